@@ -1,0 +1,30 @@
+"""What one try of a job looked like (port)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a handler has to say of one try."""
+
+    code: str | None = None  #: short and stable, such as `http_503` or `timeout`
+    rule: str | None = None  #: the classifier's row that decided
+    status: int | None = None  #: of the response
+    head: bytes | None = None  #: response head as received; hostile
+    body: bytes | None = None  #: first bytes of the response body, raw; hostile
+    detail: str | None = None  #: one line for a person, or a handler's output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try, as it was kept."""
+
+    number: int  #: from 1, over the job's whole life
+    started_at: datetime
+    took_ms: int
+    outcome: str  #: `delivered`, `retryable`, `snoozed`, `permanent`, `ours`, `cancelled` or `lost`
+    report: Report
+    next_at: datetime | None  #: when the next try was planned for

@@ -1,0 +1,61 @@
+"""Events that are committed but not yet relayed (port)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+from uuid import UUID
+
+from delivery.events import Event
+from subscriptions.model import Exposure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxRow:
+    """One event that waits for the relay."""
+
+    event: Event  #: without its data, which the relay does not need
+    exposure: Exposure
+    after_target: str | None  #: targets up to and including this sort key were served by an earlier chunk
+
+
+class OutboxBatch(Protocol):
+    """Rows claimed in one transaction; leaving the context commits it, an exception rolls it back."""
+
+    rows: Sequence[OutboxRow]
+    tx: Any  #: for `Jobs.with_`
+
+    async def routes_version(self) -> int:
+        """Return the version of the subscriptions, as a statement that runs after the claim sees it."""
+
+    async def relayed(self, event_ids: Sequence[UUID]) -> None:
+        """Remove rows whose every target has its job."""
+
+    async def keep_place(self, event_id: UUID, after_target: str) -> None:
+        """Leave a row in the outbox, served up to and including this target."""
+
+
+class Outbox(Protocol):
+    """Hand out batches of events, each to one relay at a time."""
+
+    def claim(self, limit: int, *, only: UUID | None = None) -> AbstractAsyncContextManager[OutboxBatch]:
+        """Claim up to `limit` rows that are due and that no other relay holds, or just the row `only`."""
+
+    async def failed(self, event_id: UUID, error: str, retry_in: timedelta) -> int:
+        """Count a failure of one row and set it aside for a while; return how many it has.
+
+        A row that reaches `POISON_AT` failures is poisoned: visible, skipped, never deleted.
+        """
+
+    async def requeue(self, event_id: UUID) -> bool:
+        """Make a poisoned row due again with no failures; False when there is no such row."""
+
+    async def asleep(self, sleeping: bool) -> None:
+        """Say whether this relay sleeps, so that recording rings its doorbell only then."""
+
+
+#: Failures of one row after which it is poisoned.
+POISON_AT = 5

@@ -1,0 +1,98 @@
+"""What an owner wants, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+
+class Exposure(StrEnum):
+    """How far events of a type may go."""
+
+    INTERNAL = "internal"  # handlers in this process only; never leaves
+    WEBHOOK = "webhook"  # may be sent to endpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventType:
+    """A type of event, declared once."""
+
+    type: str  #: dotted, such as `invoice.paid`
+    exposure: Exposure = Exposure.INTERNAL
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """When a delivery is tried again. Source: the ladder of the Standard Webhooks example, continued."""
+
+    name: str
+    ladder: tuple[timedelta, ...]  #: delay after the 1st, 2nd ... failure; the last one repeats
+    max_attempts: int  #: failures before the delivery is discarded as exhausted
+    short_ladder: tuple[timedelta, ...]  #: for answers that a deploy or a key change explains (401, 404 ...)
+    short_attempts: int  #: this many such answers in a row discard the delivery
+    snooze_first: timedelta = timedelta(seconds=5)  #: first own step after "not now" (429); doubles
+    snooze_last: timedelta = timedelta(minutes=10)  #: the own step grows no further
+    retry_after_cap: timedelta = timedelta(hours=10)  #: a receiver's Retry-After counts up to this
+    jitter: float = 0.1  #: each delay is spread by this share both ways
+
+
+class EndpointState(StrEnum):
+    """Whether deliveries to an endpoint go out."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"  # its deliveries are parked
+    REMOVED = "removed"  # its deliveries were cancelled; kept for the record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where deliveries go."""
+
+    id: UUID
+    owner_id: str
+    url: str  #: canonical form
+    description: str = ""
+    policy: str = "standard"  #: name of a `RetryPolicy`
+    headers: tuple[tuple[str, str], ...] = ()  #: sent with each delivery, before ours
+    limit: int = 10  #: deliveries in flight at once, over all processes
+    timeout: timedelta = timedelta(seconds=10)  #: of one attempt, DNS to last byte
+    overrides: Mapping[str, str] = field(default_factory=dict)  #: classifier rows: outcome code -> class name
+    state: EndpointState = EndpointState.ENABLED
+    state_reason: str | None = None  #: why it is disabled
+    state_by: str | None = None  #: who said so: a person, or a rule such as `http_410`
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointTarget:
+    """Deliver to an endpoint, signed."""
+
+    endpoint_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerTarget:
+    """Run a named handler in a process of the platform."""
+
+    kind: str  #: the job kind it compiles into, `handler.<name>`
+    coalesce: bool = False  #: one job per subject in a relayed batch, for the latest event
+
+
+Target = EndpointTarget | HandlerTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Which events go to which target."""
+
+    id: UUID
+    owner_id: str | None  #: None = events of every owner (handlers only)
+    name: str
+    patterns: tuple[str, ...]
+    target: Target
+    created_at: datetime
