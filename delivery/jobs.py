@@ -233,10 +233,10 @@ class PeriodicRow:
 class Inspector(Protocol):
     """Look at jobs, and step in."""
 
-    async def overview(self) -> list[KindOverview]:
+    async def overview(self) -> Sequence[KindOverview]:
         """Count jobs a kind and state; kinds are listed before they ever ran."""
 
-    async def list(self, which: JobFilter, *, limit: int = 50, before: JobId | None = None) -> list[JobRow]:
+    async def list(self, which: JobFilter, *, limit: int = 50, before: JobId | None = None) -> Sequence[JobRow]:
         """List jobs, newest first; page on with `before` = the last id seen."""
 
     async def get(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
@@ -246,7 +246,7 @@ class Inspector(Protocol):
             NotFound: no such job (of this owner, where one is given).
         """
 
-    async def attempts(self, job_id: JobId) -> list[Attempt]:
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """List the tries of one job, oldest first."""
 
     async def retry(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
@@ -267,16 +267,16 @@ class Inspector(Protocol):
     async def count(self, which: JobFilter) -> int:
         """Count jobs."""
 
-    async def retry_many(self, which: JobFilter, *, limit: int, after: JobId = 0) -> list[JobId]:
+    async def retry_many(self, which: JobFilter, *, limit: int, after: JobId = 0) -> Sequence[JobId]:
         """Put up to `limit` finished jobs back, oldest first, each in one piece; never touches live ones.
 
         Page on with `after` = the last id returned; an empty answer says there are no more.
         """
 
-    async def cancel_many(self, which: JobFilter, *, by: str, limit: int) -> list[JobId]:
+    async def cancel_many(self, which: JobFilter, *, by: str, limit: int) -> Sequence[JobId]:
         """Cancel up to `limit` jobs that wait, oldest first."""
 
-    async def periodic(self) -> list[PeriodicRow]:
+    async def periodic(self) -> Sequence[PeriodicRow]:
         """List the periodics with their record, which survives restarts."""
 
     async def run_periodic(self, name: str) -> JobId:
