@@ -10,6 +10,7 @@ from datetime import datetime
 class Report:
     """What a handler has to say of one try."""
 
+    outcome: str | None = None  #: as `Attempt.outcome`; None = what follows from how the handler ended
     code: str | None = None  #: short and stable, such as `http_503` or `timeout`
     rule: str | None = None  #: the classifier's row that decided
     status: int | None = None  #: of the response
@@ -25,6 +26,8 @@ class Attempt:
     number: int  #: from 1, over the job's whole life
     started_at: datetime
     took_ms: int
-    outcome: str  #: `delivered`, `retryable`, `snoozed`, `permanent`, `ours`, `cancelled` or `lost`
+    #: of deliveries `delivered`, `retryable`, `snoozed`, `permanent`, `ours`; of any job `completed`, `failed`,
+    #: `discarded`, `cancelled`, `interrupted` (the process stopped), `lost` (it died)
+    outcome: str
     report: Report
     next_at: datetime | None  #: when the next try was planned for

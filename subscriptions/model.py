@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
 
@@ -69,6 +70,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointChanges:
+    """What to change about an endpoint; None leaves a field as it is."""
+
+    url: str | None = None
+    description: str | None = None
+    policy: str | None = None
+    headers: tuple[tuple[str, str], ...] | None = None  #: replaces all of them
+    limit: int | None = None
+    timeout: timedelta | None = None
+    overrides: Mapping[str, str] | None = None  #: replaces all of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointTarget:
     """Deliver to an endpoint, signed."""
 
@@ -96,3 +110,27 @@ class Subscription:
     patterns: tuple[str, ...]
     target: Target
     created_at: datetime
+
+
+def describe(thing: Endpoint | Subscription | EventType) -> dict[str, Any]:
+    """Return the thing as JSON, for lists and records: of an endpoint's headers the names only."""
+    shown = {each.name: _json(getattr(thing, each.name)) for each in fields(thing)}
+    if isinstance(thing, Endpoint):
+        shown["headers"] = [name for name, _ in thing.headers]
+    return shown
+
+
+def _json(value: Any) -> Any:
+    match value:
+        case None | int():
+            return value
+        case tuple():
+            return list(value)
+        case Mapping():
+            return dict(value)
+        case datetime():
+            return value.isoformat()
+        case _ if is_dataclass(value):
+            return {each.name: _json(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return str(value)

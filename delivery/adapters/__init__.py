@@ -1,0 +1,1 @@
+"""One folder a technology; only `delivery.app` names them."""

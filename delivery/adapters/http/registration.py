@@ -1,0 +1,32 @@
+"""Refuse a URL at once that could never be dialled.
+
+This is a courtesy to whoever registers it. The promise is kept elsewhere, at every dial.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from subscriptions.urls import canonical_url
+
+from .dialer import judge
+from .faults import DialError
+from .guard import Blocked, Guard
+from .resolver import Resolver
+
+
+async def blocked_url(url: str, owner_id: str, *, guard: Guard, resolver: Resolver) -> Blocked | None:
+    """Return why none of the URL's addresses may be dialled now; None = it may.
+
+    A name that does not resolve is accepted: its DNS entry may come later.
+
+    Raises:
+        InvalidEndpoint: the URL itself cannot be sent to.
+    """
+    parts = urlsplit(canonical_url(url))
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        judged = await judge(guard, resolver, parts.hostname or "", port, owner_id)
+    except DialError:
+        return None
+    return None if judged.vetted or not judged.blocked else judged.blocked[0]

@@ -1,0 +1,1 @@
+"""The PostgreSQL adapter: recording, outbox, jobs, attempts and stores. The only home of psycopg."""

@@ -1,0 +1,376 @@
+"""The crew of one worker process: the loops that own shards, sweep, hear, claim, run, renew and settle."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from psycopg.rows import DictRow
+
+from delivery.adapters.postgres import tries
+from delivery.adapters.postgres.clock import boot_time
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.jobs import JOBS_CHANNEL
+from delivery.adapters.postgres.lanes import Ask, Lane, LaneBook
+from delivery.adapters.postgres.listener import Listener
+from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler
+from delivery.adapters.postgres.shards import Shards
+from delivery.adapters.postgres.statements import statement
+from delivery.errors import ConfigurationError, TidingsError
+from delivery.jobs import JobKind
+
+log = logging.getLogger("tidings.worker")
+
+#: Rings with a lane's id when its row changed, with a job's id when its cancelling was asked for.
+LANES_CHANNEL, CANCEL_CHANNEL = "tidings_lanes", "tidings_cancel"
+#: Jobs a claim takes at most.
+CLAIM_BATCH = 200
+_PARKED_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeSettings:
+    """How a worker process works. Tests shorten the leases."""
+
+    slots: int = 200  #: jobs that run at once in this process
+    lease: timedelta = timedelta(seconds=30)  #: of a claimed job; renewed while its handler runs
+    shard_lease: timedelta = timedelta(seconds=10)
+    poll: timedelta = timedelta(seconds=2)  #: how often to look for work that no ring told of
+    grace: timedelta = timedelta(seconds=20)  #: for running jobs to end when the process stops
+
+
+class Crew:
+    """The loops: own shards, sweep, hear, claim, run, renew, settle."""
+
+    def __init__(self, database: Database, kinds: Mapping[str, JobKind], settings: RuntimeSettings) -> None:
+        if settings.shard_lease.total_seconds() < 0.5 or settings.lease.total_seconds() < 0.5:
+            raise ConfigurationError("a lease must be at least 0.5 s")
+        if settings.slots < 1:
+            raise ConfigurationError("slots must be at least 1")
+        self._database, self._kinds, self._settings = database, kinds, settings
+        self.book = LaneBook()
+        self.flights: dict[int, tries.Flight] = {}
+        self.settler = Settler(database, self._settled)
+        self.shards = Shards(database, settings.shard_lease, self._gained, self._shards_lost)
+        self._wake = asyncio.Event()
+        self._unseen: set[int] = set()  # slots that rang, of lanes whose rows were not read yet
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.stopping = False
+        self._sweep_now = asyncio.Event()
+        self._listener = Listener(
+            database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled (see `stop`)."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            tasks.create_task(self._listener.run())
+            tasks.create_task(self.settler.run())
+            tasks.create_task(self._repeat("own shards", self.shards.beat, self._settings.shard_lease / 4))
+            tasks.create_task(self._repeat("renew leases", self._renew, self._settings.lease / 4))
+            tasks.create_task(self._sweep_forever())
+            tasks.create_task(self._claim_forever())
+
+    async def stop(self, grace: timedelta) -> None:
+        """Claim no more, let what runs end within `grace`, cancel the rest, write every result."""
+        self.stopping = True
+        self._wake.set()
+        try:
+            async with asyncio.timeout(grace.total_seconds()):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d jobs did not end within the grace and are cancelled", len(self.flights))
+        for flight in list(self.flights.values()):
+            flight.cancel()
+        await self._idle.wait()
+        try:
+            async with asyncio.timeout(max(grace.total_seconds(), 1.0)):
+                await self.settler.flushed()
+                await self.shards.stop()
+        except TimeoutError:
+            log.error(
+                "%d results could not be written: those jobs run again when their lease ends",
+                len(self.settler),
+            )
+        except TidingsError as error:
+            log.warning("shards stay leased until they lapse: %s", error)
+
+    def pause(self, lane_id: int, seconds: float) -> None:
+        """Hold a lane from now on, before its row's change comes round."""
+        self.book.pause(lane_id, self._now() + seconds)
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._sweep_now.set()
+
+    # What is heard ------------------------------------------------------------------------------------------
+
+    async def _hear(self, channel: str, payload: str) -> None:
+        if channel == JOBS_CHANNEL:
+            self._rung(payload)
+        elif channel == LANES_CHANNEL and payload.isdigit():
+            await self._guard("read lanes", lambda: self._learn([int(payload)]))
+        elif channel == CANCEL_CHANNEL and payload.isdigit():
+            flight = self.flights.get(int(payload))
+            if flight is not None:
+                flight.cancelled_by = flight.cancelled_by or "cancelled"
+                await self._guard("renew leases", self._renew)
+        self._wake.set()
+
+    def _rung(self, payload: str) -> None:
+        if payload == "*":
+            self._sweep_now.set()
+            return
+        for word in payload.split(","):
+            slot_text, _, seconds = word.partition("+")
+            slot = int(slot_text)
+            if (slot >> 3) % 64 not in self.shards.owned:
+                continue
+            if (slot >> 3) not in self.book:
+                self._unseen.add(slot)
+            elif seconds:
+                self.book.wake_at(slot, self._now() + float(seconds))
+            else:
+                self.book.wake(slot)
+
+    async def _caught_up(self) -> None:
+        self._sweep_now.set()
+
+    # Shards and lanes -----------------------------------------------------------------------------------------
+
+    async def _gained(self, shards: list[int]) -> None:
+        """Take over: what others have in flight counts until its lease ends; everything else is swept."""
+        rows = await self._database.fetch(statement("read_flights"), {"shards": shards}, quick=True)
+        await self._learn({row["lane"] >> 3 for row in rows})
+        loop = asyncio.get_running_loop()
+        for row in rows:
+            lane = self.book.get(row["lane"] >> 3)
+            if lane is not None and row["id"] not in self.flights:
+                lane.in_flight += 1
+                loop.call_later(max(row["seconds_left"], 0), self._foreign_lease_ended, lane)
+        self._sweep_now.set()
+
+    def _foreign_lease_ended(self, lane: Lane) -> None:
+        if self.book.get(lane.id) is lane:  # else its shard went, and what is in flight was counted anew
+            self.book.land(lane.id)
+            self._sweep_now.set()
+
+    def _shards_lost(self) -> None:
+        self.book.forget(keep=self.shards.owned)
+
+    async def _learn(self, lane_ids: Iterable[int]) -> None:
+        wanted = [lane_id for lane_id in lane_ids if lane_id % 64 in self.shards.owned]
+        if not wanted:
+            return
+        rows = await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True)
+        now = self._now()
+        for row in rows:
+            known = row["id"] in self.book
+            lane = Lane(row["id"], row["owner_id"], row["job_limit"], row["is_on"], now + row["paused_s"])
+            self.book.learn(lane)
+            if not known:
+                for flight in self.flights.values():
+                    if flight.lane_id == row["id"]:
+                        self.book.take_off(row["id"])
+
+    async def _sweep_forever(self) -> None:
+        """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs."""
+        spent = 0.0
+        while True:
+            pause = max(self._settings.poll.total_seconds(), 100 * spent)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._sweep_now.wait()
+            except TimeoutError:
+                pass  # the poll
+            self._sweep_now.clear()
+            began = self._now()
+            await self._guard("sweep lanes", self._sweep)
+            spent = self._now() - began
+
+    async def _sweep(self) -> None:
+        shards = sorted(self.shards.owned)
+        if not shards:
+            return
+        heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
+        await self._learn({row["lane"] >> 3 for row in heads if (row["lane"] >> 3) not in self.book})
+        for row in heads:
+            if row["due_in_s"] <= 0:
+                self.book.wake(row["lane"], floor=row["run_at"])
+            else:
+                self.book.wake_at(row["lane"], self._now() + min(row["due_in_s"], _PARKED_S))
+        self._wake.set()
+
+    # Claiming and running ---------------------------------------------------------------------------------------
+
+    async def _claim_forever(self) -> None:
+        while True:
+            self._wake.clear()
+            if not await self._guard("claim jobs", self._claim):
+                await self._until_woken()
+
+    async def _until_woken(self) -> None:
+        alarm = self.book.next_alarm()
+        pause = self._settings.poll.total_seconds()
+        if alarm is not None:
+            pause = min(pause, max(alarm - self._now(), 0.001))
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            pass  # an alarm, or the poll
+
+    async def _claim(self) -> bool:
+        """Claim once; False where there was nothing to ask for."""
+        if self._unseen:
+            slots, self._unseen = self._unseen, set()
+            await self._learn({slot >> 3 for slot in slots})
+            for slot in slots:
+                self.book.wake(slot)
+        free = min(self._settings.slots - len(self.flights), CLAIM_BATCH)
+        if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
+            return False
+        asks = self.book.ask(self._now(), free)
+        if not asks:
+            return False
+        lease, called = secrets.randbits(62), boot_time()
+        try:
+            rows = await self._database.fetch(
+                statement("claim_jobs"), self._claim_parameters(asks, lease), quick=True
+            )
+        except BaseException:
+            for ask in asks:
+                self.book.wake(ask.slot)
+            raise
+        self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
+        return True
+
+    def _claim_parameters(self, asks: Sequence[Ask], lease: int) -> dict[str, object]:
+        return {
+            "lanes": [ask.slot for ask in asks],
+            "slots": [ask.slots for ask in asks],
+            "floors": [ask.floor for ask in asks],
+            "worker": self.shards.worker,
+            "margin": self._settings.shard_lease / 5,
+            "lease": lease,
+            "lease_for": self._settings.lease,
+        }
+
+    def _take(self, rows: Sequence[DictRow], asks: Sequence[Ask], lease: int, good_until: float) -> None:
+        by_slot: dict[int, list[DictRow]] = {}
+        for row in rows:
+            by_slot.setdefault(row["lane"], []).append(row)
+            self._start(tries.Flight(row, lease, good_until))
+        for ask in asks:
+            mine = by_slot.get(ask.slot, [])
+            self.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
+
+    def _start(self, flight: tries.Flight) -> None:
+        job_id = flight.row["id"]
+        if job_id in self.flights:  # an asynchronous claim was lost with the server; the first try still runs
+            self.settler.add(Result(id=job_id, lease=flight.lease, state="pending"))
+            return
+        self.flights[job_id] = flight
+        self._idle.clear()
+        self.book.take_off(flight.lane_id)
+        flight.task = self._tasks.create_task(self._fly(flight))
+        flight.task.add_done_callback(lambda task: self._landed(flight, task))
+
+    async def _fly(self, flight: tries.Flight) -> Result | None:
+        kind = self._kinds.get(flight.row["kind"])
+        result = tries.refusal(flight, kind)
+        if result is None and kind is not None:
+            result = await tries.run(flight, kind)
+        return result
+
+    def _landed(self, flight: tries.Flight, task: asyncio.Task[Result | None]) -> None:
+        """Free the slot, keep the result; a task that was cancelled before it began goes back as it was."""
+        del self.flights[flight.row["id"]]
+        self.book.land(flight.lane_id)
+        if task.cancelled():
+            result: Result | None = Result(id=flight.row["id"], lease=flight.lease, state="pending")
+        else:
+            result = task.result()
+        if result is not None and not flight.lapsed:
+            self.settler.add(result)
+        self._wake.set()
+        if not self.flights:
+            self._idle.set()
+
+    async def _renew(self) -> None:
+        """Lengthen the leases of what runs; stop what has lost its own, and what is to be cancelled."""
+        called = boot_time()
+        lease_s = self._settings.lease.total_seconds()
+        flights = [
+            f for f in self.flights.values() if f.cancelled_by or f.good_until - called < lease_s * 0.8
+        ]
+        if not flights:
+            return
+        flights.sort(key=lambda flight: flight.row["id"])
+        parameters = {
+            "ids": [f.row["id"] for f in flights],
+            "leases": [f.lease for f in flights],
+            "lease_for": self._settings.lease,
+        }
+        try:
+            rows = await self._database.fetch(statement("renew_leases"), parameters, quick=True)
+        except TidingsError:
+            self._drop(flight for flight in flights if not flight.holds_lease())
+            raise
+        held = {row["id"]: row["cancelled_by"] for row in rows}
+        self._drop(flight for flight in flights if flight.row["id"] not in held)
+        for flight in flights:
+            if flight.row["id"] in held:
+                flight.good_until = called + lease_s
+                flight.cancelled_by = held[flight.row["id"]]
+                if flight.cancelled_by is not None:
+                    flight.cancel()
+
+    @staticmethod
+    def _drop(flights: Iterable[tries.Flight]) -> None:
+        """Stop handlers whose jobs others may run by now; their results count for nothing."""
+        for flight in flights:
+            flight.lapsed = True
+            flight.cancel()
+
+    def _settled(self, rows: Sequence[DictRow]) -> None:
+        now = self._now()
+        for row in rows:
+            if row["due_in_s"] is not None:
+                self.book.wake_at(row["lane"], now + max(row["due_in_s"], 0.0))
+        self._wake.set()
+
+    # Loops that never die -----------------------------------------------------------------------------------------
+
+    async def _repeat(self, what: str, step: Callable[[], Awaitable[None]], every: timedelta) -> None:
+        while True:
+            await self._guard(what, step)
+            await asyncio.sleep(every.total_seconds())
+
+    async def _guard(self, what: str, step: Callable[[], Awaitable[bool | None]]) -> bool:
+        """Run one step; trouble is logged once and backed off from, and never ends the loop."""
+        failures = 0
+        while True:
+            try:
+                done = await step()
+            except TidingsError as error:
+                if not failures:
+                    log.warning("cannot %s: %s", what, error)
+            except Exception:
+                log.exception("cannot %s", what)
+            else:
+                if failures:
+                    log.info("can %s again", what)
+                return bool(done)
+            failures += 1
+            await asyncio.sleep(min(0.1 * 2 ** min(failures, 7), 10.0))
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,104 @@
+"""Map what psycopg raises to errors of ours; no library exception crosses a port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from delivery.errors import (
+    ConfigurationError,
+    IdempotencyConflict,
+    InvalidEvent,
+    InvalidInput,
+    PayloadTooLarge,
+    SchemaPending,
+    TidingsError,
+    TransactionConflict,
+    Unavailable,
+    UnknownEventType,
+)
+
+#: SQLSTATEs that the schema's own functions raise; their text is written for people.
+OWN_STATES: dict[str, type[TidingsError]] = {
+    "TD001": UnknownEventType,
+    "TD002": IdempotencyConflict,
+    "TD003": InvalidEvent,
+    "TD004": PayloadTooLarge,
+}
+
+
+@contextmanager
+def mapped() -> Iterator[None]:
+    """Raise our errors for the database's."""
+    try:
+        yield
+    except (psycopg.Error, PoolTimeout, PoolClosed) as error:
+        raise translate(error) from error
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput(
+            "text holds half of a surrogate pair, which is no character: repair the text"
+        ) from error
+
+
+def translate(error: Exception) -> TidingsError:
+    """Return our error for one of psycopg's."""
+    state = getattr(error, "sqlstate", None) or ""
+    if state in OWN_STATES:
+        return OWN_STATES[state](_primary(error))
+    for classes, make in _TABLE:
+        if isinstance(error, classes):
+            return make(error)
+    return Unavailable(f"the database answered: {_primary(error)}")
+
+
+def _primary(error: Exception) -> str:
+    diag = getattr(error, "diag", None)
+    text = (diag.message_primary if diag is not None else None) or str(error) or type(error).__name__
+    return " ".join(text.split())[:300]
+
+
+def _unreachable(error: Exception) -> TidingsError:
+    return Unavailable(
+        f"the database cannot be reached: {_primary(error)}; check --dsn / TIDINGS_DATABASE_URL and that it runs"
+    )
+
+
+def _invalid(error: Exception) -> TidingsError:
+    return InvalidInput(f"the database cannot keep this value: {_primary(error)}")
+
+
+_TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsError]]] = [
+    (
+        (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedFunction, pg.UndefinedColumn),
+        lambda _: SchemaPending("the schema lacks migrations: run `tidings migrate`"),
+    ),
+    (
+        (pg.SerializationFailure, pg.DeadlockDetected),
+        lambda e: TransactionConflict(f"run the whole transaction again: {_primary(e)}"),
+    ),
+    (
+        (pg.ReadOnlySqlTransaction,),
+        lambda _: ConfigurationError("the database is read-only: connect to the primary server"),
+    ),
+    (
+        (pg.InsufficientPrivilege,),
+        lambda e: ConfigurationError(
+            f"{_primary(e)}: connect as the role that ran `tidings migrate`, or grant with --grant-record"
+        ),
+    ),
+    ((pg.StatementTooComplex,), lambda _: InvalidEvent("data is nested too deeply: flatten it")),
+    ((psycopg.DataError,), _invalid),
+    ((PoolTimeout, PoolClosed, pg.ConnectionException, psycopg.InterfaceError), _unreachable),
+    (
+        (psycopg.OperationalError,),
+        lambda e: (
+            _unreachable(e)
+            if not getattr(e, "sqlstate", None)
+            else Unavailable(f"the database cannot do this now: {_primary(e)}")
+        ),
+    ),
+]

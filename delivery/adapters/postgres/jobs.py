@@ -1,0 +1,221 @@
+"""Enqueue jobs: one statement for many, in the caller's transaction or in one of our own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
+
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.faults import mapped
+from delivery.adapters.postgres.statements import statement
+from delivery.errors import InvalidInput, UnknownKind
+from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JsonObject, NewJob
+
+#: The channel that rings for lanes with new work: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep".
+JOBS_CHANNEL = "tidings_jobs"
+_PAYLOAD_BYTES = 7_000
+_PRIORITIES = range(-3, 4)
+
+
+class Lanes:
+    """Lane ids by key; a lane is made when its first job is enqueued and never goes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._ids: dict[str, int] = {}
+
+    async def ids(self, wanted: Mapping[str, tuple[str | None, int]]) -> dict[str, int]:
+        """Return the ids of lanes given as key -> (owner, limit), making those that are missing.
+
+        Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there.
+        """
+        missing = [key for key in wanted if key not in self._ids]
+        if missing:
+            await self._read(missing)
+            missing = [key for key in missing if key not in self._ids]
+        if missing:
+            owners, limits = [wanted[key][0] for key in missing], [wanted[key][1] for key in missing]
+            await self._database.fetch(
+                statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits}
+            )
+            await self._read(missing)
+        return {key: self._ids[key] for key in wanted}
+
+    async def find(self, key: str) -> int | None:
+        """Return a lane's id, or None where no job was ever enqueued on it."""
+        if key not in self._ids:
+            await self._read([key])
+        return self._ids.get(key)
+
+    async def _read(self, keys: Sequence[str]) -> None:
+        rows = await self._database.fetch(statement("read_lane_ids"), {"keys": list(keys)})
+        self._ids.update({row["key"]: row["id"] for row in rows})
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """One job with its lane found and its arguments written."""
+
+    position: int
+    job: NewJob
+    kind: JobKind
+    slot: int
+    args: str
+
+
+class PostgresJobs:
+    """`delivery.jobs.Jobs`."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, JobKind],
+        lanes: Lanes,
+        tx: AsyncConnection[Any] | None = None,
+    ) -> None:
+        self._database, self._kinds, self._lanes, self._tx = database, kinds, lanes, tx
+
+    def with_(self, tx: AsyncConnection[Any], /) -> Self:
+        """Bind to the caller's transaction."""
+        return type(self)(self._database, self._kinds, self._lanes, tx)
+
+    async def enqueue(self, kind: str, args: JsonObject, options: EnqueueOptions = DEFAULT) -> JobId:
+        """Add one job, or return the one already there."""
+        [enqueued] = await self.enqueue_many([NewJob(kind=kind, args=args, options=options)])
+        return enqueued.id
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add many jobs at once."""
+        if not jobs:
+            return []
+        placed = await self._place(jobs)
+        if self._tx is not None:
+            with mapped():
+                return await _enqueue(self._tx, placed)
+        async with self._database.transaction() as tx:
+            return await _enqueue(tx, placed)
+
+    async def _place(self, jobs: Sequence[NewJob]) -> list[_Placed]:
+        lanes: dict[str, tuple[str | None, int]] = {}
+        for job in jobs:
+            kind = self._kinds.get(job.kind)
+            if kind is None:
+                raise UnknownKind(
+                    f"no job kind {job.kind!r} was declared to this runtime: declare it at construction"
+                )
+            if job.options.priority not in _PRIORITIES:
+                raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
+            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind.limit))
+        ids = await self._lanes.ids(lanes)
+        return [
+            _Placed(
+                position,
+                job,
+                self._kinds[job.kind],
+                ids[job.options.lane or job.kind] * 8 + job.options.priority + 4,
+                _text(job.args),
+            )
+            for position, job in enumerate(jobs)
+        ]
+
+
+async def _enqueue(tx: AsyncConnection[Any], placed: Sequence[_Placed]) -> list[Enqueued]:
+    found: dict[int, Enqueued] = {}
+    plain = [p for p in placed if not p.job.options.unique_by_args]
+    unique = [p for p in placed if p.job.options.unique_by_args]
+    by_identity = [p for p in unique if p.kind.identity is not None]
+    by_key = [p for p in unique if p.kind.identity is None]
+    if plain:
+        rows = await _rows(tx, "enqueue_jobs", _columns(plain))
+        found |= {plain[row["ord"] - 1].position: Enqueued(id=row["id"], is_new=True) for row in rows}
+    if by_identity:
+        found |= await _enqueue_unique(tx, by_identity, "identity", _identities(by_identity))
+    if by_key:
+        found |= await _enqueue_unique(tx, by_key, "key", {"digests": [_digest(p) for p in by_key]})
+    await ring(tx, [(p.slot, p.job.options.run_at) for p in placed if found[p.position].is_new])
+    return [found[p.position] for p in placed]
+
+
+async def _enqueue_unique(
+    tx: AsyncConnection[Any], placed: Sequence[_Placed], by: str, keys: dict[str, Any]
+) -> dict[int, Enqueued]:
+    columns = _columns(placed)
+    rows = await _rows(tx, f"enqueue_by_{by}", columns | keys)
+    found = {placed[row["ord"] - 1].position: Enqueued(id=row["id"], is_new=True) for row in rows}
+    if len(found) < len(placed):
+        rows = await _rows(tx, f"find_by_{by}", keys | {"kinds": columns["kinds"]})
+        for row in rows:
+            found.setdefault(placed[row["ord"] - 1].position, Enqueued(id=row["id"], is_new=False))
+    return found
+
+
+def _columns(placed: Sequence[_Placed]) -> dict[str, Any]:
+    return {
+        "kinds": [p.kind.name for p in placed],
+        "lanes": [p.slot for p in placed],
+        "args": [p.args for p in placed],
+        "priorities": [p.job.options.priority for p in placed],
+        "run_ats": [p.job.options.run_at for p in placed],
+        "max_attempts": [p.kind.max_attempts for p in placed],
+    }
+
+
+def _identities(placed: Sequence[_Placed]) -> dict[str, Any]:
+    pairs = []
+    for p in placed:
+        assert p.kind.identity is not None  # noqa: S101 - the caller chose them by it
+        try:
+            pairs.append(tuple(UUID(str(p.job.args[name])) for name in p.kind.identity))
+        except (KeyError, ValueError) as error:
+            raise InvalidInput(
+                f"jobs of kind {p.kind.name} need the UUID arguments {p.kind.identity}"
+            ) from error
+    return {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
+
+
+def _digest(placed: _Placed) -> bytes:
+    canonical = json.dumps(placed.job.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(f"{placed.kind.name}\n{canonical}".encode()).digest()
+
+
+def _text(args: JsonObject) -> str:
+    try:
+        text = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"job arguments cannot be written as JSON: {error}") from error
+    if "\\u0000" in text.replace("\\\\", ""):
+        raise InvalidInput("job arguments hold the character NUL: remove it")
+    return text
+
+
+async def _rows(tx: AsyncConnection[Any], name: str, parameters: dict[str, Any]) -> list[DictRow]:
+    async with tx.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(statement(name), parameters)
+        return await cursor.fetchall()
+
+
+async def ring(tx: AsyncConnection[Any], slots: Iterable[tuple[int, datetime | None]]) -> None:
+    """Tell the owners of these lanes, when the transaction commits, that work is or will be due."""
+    now = datetime.now(UTC)
+    words = {_word(slot, run_at, now) for slot, run_at in slots}
+    if not words:
+        return
+    payload = ",".join(sorted(words))
+    if len(payload) > _PAYLOAD_BYTES:
+        payload = "*"
+    async with tx.cursor() as cursor:
+        await cursor.execute(statement("notify"), {"channel": JOBS_CHANNEL, "payload": payload})
+
+
+def _word(slot: int, run_at: datetime | None, now: datetime) -> str:
+    seconds = 0.0 if run_at is None else (run_at - now).total_seconds()
+    return str(slot) if seconds <= 0 else f"{slot}+{seconds:.3f}"

@@ -1,0 +1,147 @@
+"""Write results of tries, many in one statement, each only where its claim still stands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg.rows import DictRow
+
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.statements import statement
+from delivery.attempts import Report
+from delivery.errors import InvalidInput, TidingsError
+from delivery.jobs import JsonObject
+
+log = logging.getLogger("tidings.settle")
+
+#: Results are written when this many wait, or after this long.
+BATCH = 200
+LINGER_S = 0.005
+#: While this many wait, nothing more is claimed.
+MOST_WAITING = 2_000
+_NOTHING = Report()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of one try."""
+
+    id: int
+    lease: int
+    state: str  #: a final state, `retryable`, or `pending`: give back as if it had never been claimed
+    delay_s: float = 0.0
+    charges: bool = False
+    memo: JsonObject | None = None
+    reason: str | None = None
+    took_ms: int = 0
+    outcome: str | None = None  #: None = keep no attempt
+    report: Report = _NOTHING
+
+
+class Settler:
+    """Collect results and write them. A write that fails is tried again until it succeeds."""
+
+    def __init__(self, database: Database, settled: Callable[[Sequence[DictRow]], None]) -> None:
+        self._database, self._settled = database, settled
+        self._waiting: list[Result] = []
+        self._some = asyncio.Event()
+        self._full = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.stale = 0  #: results that came after their claim had lapsed, and changed nothing
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, result: Result) -> None:
+        """Take one result."""
+        self._waiting.append(result)
+        self._empty.clear()
+        self._some.set()
+        if len(self._waiting) >= BATCH:
+            self._full.set()
+
+    async def flushed(self) -> None:
+        """Wait until everything is written."""
+        await self._empty.wait()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._some.wait()
+            try:
+                async with asyncio.timeout(LINGER_S):
+                    await self._full.wait()
+            except TimeoutError:
+                pass  # fewer than a batch came in that time: write those
+            batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            self._full.clear()
+            await self._write(batch)
+            if len(self._waiting) >= BATCH:
+                self._full.set()
+            if not self._waiting:
+                self._some.clear()
+                self._empty.set()
+
+    async def _write(self, batch: list[Result]) -> None:
+        failures = 0
+        while True:
+            try:
+                rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
+                break
+            except InvalidInput as error:
+                return await self._write_each(batch, error)
+            except TidingsError as error:
+                if not failures:
+                    log.warning("%d results cannot be written yet: %s", len(batch), error)
+                failures += 1
+                await asyncio.sleep(min(0.1 * 2**failures, 5.0))
+        if failures:
+            log.info("results are written again")
+        self.stale += len(batch) - len(rows)
+        self._settled(rows)
+        return None
+
+    async def _write_each(self, batch: list[Result], error: InvalidInput) -> None:
+        """Write a batch that holds something the database cannot keep one by one, that one without its report."""
+        if len(batch) > 1:
+            for result in batch:
+                await self._write([result])
+            return
+        log.error("the report of job %d cannot be kept and is left out: %s", batch[0].id, error)
+        bare = Report(code=batch[0].report.code, detail="the report could not be kept")
+        await self._write([replace(batch[0], report=bare, memo=None)])
+
+
+def _columns(batch: Sequence[Result]) -> dict[str, Any]:
+    batch = sorted(batch, key=lambda r: r.id)
+    reports = [r.report for r in batch]
+    return {
+        "ids": [r.id for r in batch],
+        "leases": [r.lease for r in batch],
+        "states": [r.state for r in batch],
+        "delays": [r.delay_s for r in batch],
+        "charges": [r.charges for r in batch],
+        "memos": [None if not r.memo else json.dumps(r.memo) for r in batch],
+        "reasons": [r.reason for r in batch],
+        "took": [r.took_ms for r in batch],
+        "outcomes": [r.outcome for r in batch],
+        "codes": [_kept(report.code) for report in reports],
+        "rules": [_kept(report.rule) for report in reports],
+        "statuses": [report.status for report in reports],
+        "heads": [report.head for report in reports],
+        "bodies": [report.body for report in reports],
+        "details": [_kept(report.detail) for report in reports],
+    }
+
+
+def _kept(text: str | None) -> str | None:
+    """Return text as PostgreSQL can keep it: a result is never lost for a character in it."""
+    if text is None:
+        return None
+    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]

@@ -1,0 +1,79 @@
+"""Own shards of lanes, each by one process at a time under a short lease."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from delivery.adapters.postgres.clock import boot_time
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.statements import statement
+
+log = logging.getLogger("tidings.shards")
+
+SHARDS = 64
+
+
+class Shards:
+    """The shards that this process owns; call `beat` at least three times a lease."""
+
+    def __init__(
+        self,
+        database: Database,
+        lease: timedelta,
+        gained: Callable[[list[int]], Awaitable[None]],
+        lost: Callable[[], None],
+    ) -> None:
+        self._database, self._lease = database, lease
+        self._gained, self._lost = gained, lost
+        self.worker = secrets.randbits(62)  #: random a process start
+        self.owned: set[int] = set()
+        self._good_until = 0.0
+
+    async def beat(self) -> None:
+        """Renew what is ours, give back what is more than our share, take what nobody holds up to it."""
+        called = boot_time()
+        if self.owned and called >= self._good_until:
+            self.drop()
+        me = {"worker": self.worker, "lease_for": self._lease}
+        [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
+        share = -(-SHARDS // row["workers"])
+        if self.owned:
+            kept = await self._database.fetch(
+                statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True
+            )
+            self._keep({r["id"] for r in kept})
+        if len(self.owned) > share:
+            await self._give_back(list(self.owned)[share:])
+        self._good_until = called + self._lease.total_seconds()
+        if len(self.owned) < share:
+            want = share - len(self.owned)
+            rows = await self._database.fetch(statement("grab_shards"), me | {"want": want}, quick=True)
+            gained = [r["id"] for r in rows]
+            if gained:
+                self.owned |= set(gained)
+                await self._gained(gained)
+
+    def drop(self) -> None:
+        """Own nothing any more, as after a lease that was not renewed in time."""
+        if self.owned:
+            log.warning("lost %d shards: their lease was not renewed in time", len(self.owned))
+        self._keep(set())
+
+    async def stop(self) -> None:
+        """Give everything back at once."""
+        await self._give_back(list(self.owned))
+        await self._database.fetch(statement("forget_worker"), {"worker": self.worker}, quick=True)
+
+    async def _give_back(self, shards: list[int]) -> None:
+        self._keep(self.owned - set(shards))
+        await self._database.fetch(
+            statement("release_shards"), {"worker": self.worker, "shards": shards}, quick=True
+        )
+
+    def _keep(self, kept: set[int]) -> None:
+        if kept != self.owned:
+            self.owned = kept
+            self._lost()

@@ -1,0 +1,28 @@
+-- Claim due jobs of lanes whose shard we own; returns the claimed rows. Index: job_due.
+-- A job whose lease ran out is claimed like a waiting one, and its last try is kept as `lost`.
+-- `= ANY(ARRAY(...))`, never a join: the planner takes LIMIT <column> for a tenth of the table.
+WITH w AS (
+  SELECT w.lane, w.slots, w.floor
+  FROM unnest(%(lanes)s::bigint[], %(slots)s::int[], %(floors)s::timestamptz[]) AS w (lane, slots, floor)
+  JOIN tidings.shard AS s ON s.id = (w.lane >> 3) %% 64 AND s.owner = %(worker)s AND s.until > now() + %(margin)s
+), picked AS MATERIALIZED (
+  SELECT j.id
+  FROM w CROSS JOIN LATERAL (
+    SELECT job.id FROM tidings.job
+    WHERE job.lane = w.lane AND job.run_at >= w.floor AND job.run_at <= now()
+      AND (job.lease_until IS NULL OR job.lease_until <= now())
+    ORDER BY job.run_at, job.id LIMIT w.slots FOR UPDATE SKIP LOCKED
+  ) AS j
+), lost AS (
+  INSERT INTO tidings.attempt (job_id, n, started_at, took_ms, outcome, code, detail)
+  SELECT id, attempt, lease_until - %(lease_for)s::interval,
+         least(extract(epoch FROM now() - lease_until + %(lease_for)s::interval) * 1000, 2147483647)::int,
+         'lost', 'lease_lost', 'the process that ran this try died or was cut off'
+  FROM tidings.job WHERE id = ANY (ARRAY (SELECT id FROM picked)) AND state = 'running'
+)
+UPDATE tidings.job
+SET state = 'running', lease = %(lease)s, lease_until = now() + %(lease_for)s, attempt = attempt + 1,
+    lost = CASE WHEN state = 'running' THEN lost + 1 ELSE lost END
+WHERE id = ANY (ARRAY (SELECT id FROM picked))
+RETURNING id, lane, kind, args, attempt, spent, lost, max_attempts, run_at, created_at, memo, cancelled_by,
+          extract(epoch FROM now() - queued_at)::float8 AS age_s

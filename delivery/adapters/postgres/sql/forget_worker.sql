@@ -1,0 +1,2 @@
+-- This worker stops.
+DELETE FROM tidings.worker WHERE id = %(worker)s

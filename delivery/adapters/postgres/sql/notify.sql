@@ -1,0 +1,2 @@
+-- Ring a channel; heard when the transaction commits.
+SELECT pg_notify(%(channel)s, %(payload)s)

@@ -1,0 +1,2 @@
+-- Lane ids by key.
+SELECT key, id FROM tidings.lane WHERE key = ANY (%(keys)s::text[])

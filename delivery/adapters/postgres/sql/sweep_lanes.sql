@@ -1,0 +1,11 @@
+-- Which lanes of our shards have rows, and from when; a loose scan, one probe a lane. Index: job_due.
+WITH RECURSIVE heads AS (
+  (SELECT lane, run_at FROM tidings.job ORDER BY lane, run_at, id LIMIT 1)
+  UNION ALL
+  SELECT h.lane, h.run_at
+  FROM heads CROSS JOIN LATERAL (
+    SELECT job.lane, job.run_at FROM tidings.job WHERE job.lane > heads.lane ORDER BY job.lane, job.run_at, job.id LIMIT 1
+  ) AS h
+)
+SELECT lane, run_at, extract(epoch FROM run_at - now())::float8 AS due_in_s FROM heads
+WHERE (lane >> 3) %% 64 = ANY (%(shards)s::smallint[])

@@ -1,0 +1,47 @@
+"""What can go wrong while an owner says what it wants.
+
+    SubscriptionError
+     ├─ InvalidEndpoint (ValueError)      a URL, header, limit, policy ... that cannot be accepted
+     ├─ InvalidType (ValueError)          not the name of an event type, or one that may not be declared
+     ├─ InvalidPattern (ValueError)       not a pattern over event types
+     ├─ InvalidSubscription (ValueError)  no patterns, too many, a bad name, a target that may not be
+     ├─ UnknownType (ValueError)          a pattern that no declared type matches
+     ├─ NotFound (LookupError)            no such endpoint or subscription of this owner
+     └─ Conflict                          right input at the wrong time: a taken name, a removed endpoint
+
+Each message is one line and ends with what to do next. None carries a key, a header's value or a URL's query.
+"""
+
+from __future__ import annotations
+
+
+class SubscriptionError(Exception):
+    """Any error of `subscriptions`."""
+
+
+class InvalidEndpoint(SubscriptionError, ValueError):
+    """The endpoint cannot be accepted as it is written."""
+
+
+class InvalidType(SubscriptionError, ValueError):
+    """The text is not the name of an event type, or the type may not be declared."""
+
+
+class InvalidPattern(SubscriptionError, ValueError):
+    """The text is not a pattern over event types."""
+
+
+class InvalidSubscription(SubscriptionError, ValueError):
+    """The subscription cannot be accepted as it is written."""
+
+
+class UnknownType(SubscriptionError, ValueError):
+    """A pattern matches no declared type, so the subscription would receive nothing."""
+
+
+class NotFound(SubscriptionError, LookupError):
+    """No such thing among this owner's; another owner's looks the same."""
+
+
+class Conflict(SubscriptionError):
+    """The request contradicts what already stands."""

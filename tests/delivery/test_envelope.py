@@ -1,0 +1,138 @@
+"""What was recorded is what goes out, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delivery.envelope import CONTENT_TYPE, attempt_headers, body, merge_headers
+from delivery.events import Event
+from subscriptions.headers import RESERVED, RESERVED_PREFIXES
+
+ID = UUID("0196f1b4-7a00-7000-8000-0123456789ab")
+AT = datetime(2026, 3, 1, 12, 30, 15, 120, tzinfo=UTC)
+
+
+def event(
+    data: str = "{}",
+    *,
+    named: str = "invoice.paid",
+    subject: str | None = "inv_1",
+    occurred_at: datetime = AT,
+) -> Event:
+    return Event(id=ID, owner_id="acme", type=named, subject=subject, occurred_at=occurred_at, data=data)
+
+
+def test_the_envelope_is_compact_and_in_a_fixed_order() -> None:
+    assert body(event('{"total":1}')) == (
+        b'{"id":"0196f1b4-7a00-7000-8000-0123456789ab","type":"invoice.paid","subject":"inv_1",'
+        b'"timestamp":"2026-03-01T12:30:15.000120Z","data":{"total":1}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"b":1,"a":2}',
+        '{"total":1.0,"rate":1e400,"tiny":-0.0E-7}',
+        "123456789012345678901234567890.10",
+        r'{"text":"\u00e9\/\ud83d\ude00\n"}',
+        '{"a":1,"a":2}',
+        '{ "a" :\t[ 1 ,\n 2 ] }',
+        " [1] ",
+        '{"text":"é😀\u2028"}',
+        "null",
+        '"}"',
+        "[]",
+    ],
+)
+def test_data_is_kept_byte_for_byte(data: str) -> None:
+    sent = body(event(data))
+    assert sent.endswith(b'"data":' + data.encode() + b"}")
+    assert json.loads(sent)["data"] == json.loads(data)
+
+
+def test_no_subject_is_null() -> None:
+    assert b'"subject":null,' in body(event(subject=None))
+
+
+def test_an_empty_subject_is_no_missing_one() -> None:
+    assert b'"subject":"",' in body(event(subject=""))
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00.000000Z"),
+        (datetime(2026, 3, 1, 1, 0, tzinfo=timezone(timedelta(hours=2))), "2026-02-28T23:00:00.000000Z"),
+        (datetime(1, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC), "0001-01-01T00:00:00.999999Z"),
+    ],
+)
+def test_the_timestamp_is_utc_with_its_microseconds(at: datetime, text: str) -> None:
+    assert json.loads(body(event(occurred_at=at)))["timestamp"] == text
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=3), inner, max_size=3)
+        ),
+        max_leaves=8,
+    ),
+    st.booleans(),
+)
+def test_whatever_is_in_it_the_envelope_parses(
+    named: str, subject: str | None, data: object, escaped: bool
+) -> None:
+    parsed = json.loads(body(event(json.dumps(data, ensure_ascii=escaped), named=named, subject=subject)))
+    assert list(parsed) == ["id", "type", "subject", "timestamp", "data"]
+    assert (parsed["id"], parsed["type"], parsed["subject"], parsed["data"]) == (
+        str(ID),
+        named,
+        subject,
+        data,
+    )
+
+
+# Headers
+
+
+def test_custom_headers_go_first_and_ours_last() -> None:
+    assert merge_headers([("X-Tenant", "a"), ("X-Env", "b")], [("Webhook-Id", "1")]) == (
+        ("x-tenant", "a"),
+        ("x-env", "b"),
+        ("webhook-id", "1"),
+    )
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED | {prefix + "id" for prefix in RESERVED_PREFIXES}))
+def test_a_reserved_header_that_was_kept_is_dropped_in_any_case(name: str) -> None:
+    custom = [(name, "theirs"), (name.upper(), "theirs"), ("x-kept", "theirs")]
+    assert merge_headers(custom, []) == (("x-kept", "theirs"),)
+
+
+def test_a_custom_header_never_stands_beside_one_of_ours() -> None:
+    assert merge_headers([("TraceParent", "theirs")], [("traceparent", "ours")]) == (("traceparent", "ours"),)
+
+
+def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
+    signed = {"webhook-id": "1", "webhook-signature": "v1,x"}
+    headers = attempt_headers(
+        [("User-Agent", "theirs"), ("x-a", "1")], signed.items(), user_agent="Tidings/1.2"
+    )
+    assert headers == (
+        ("x-a", "1"),
+        ("content-type", "application/json"),
+        ("user-agent", "Tidings/1.2"),
+        ("webhook-id", "1"),
+        ("webhook-signature", "v1,x"),
+    )
+    assert CONTENT_TYPE == "application/json"
