@@ -41,7 +41,7 @@ def endpoint_lane(endpoint_id: UUID) -> str:
 def deliver_kind(handler: Handler, *, limit: int = 10, max_age: timedelta = timedelta(days=14)) -> JobKind:
     """Declare `webhook.deliver`.
 
-    When a delivery is given up is for its endpoint's policy, and so for the handler, to say: the budget of the
+    When a delivery is given up is for its endpoint's policy, so for the handler, to say: the budget of the
     kind is that of the most patient one. The timeout is a backstop behind the longest of one attempt, 30 s.
     """
     return JobKind(

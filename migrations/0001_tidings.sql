@@ -55,7 +55,7 @@ CREATE TABLE tidings.endpoint (
   url text NOT NULL,
   description text NOT NULL DEFAULT '',
   policy text NOT NULL,
-  headers json NOT NULL DEFAULT '[]',
+  headers bytea,
   job_limit int NOT NULL CHECK (job_limit > 0),
   timeout_ms int NOT NULL CHECK (timeout_ms > 0),
   overrides json NOT NULL DEFAULT '{}',

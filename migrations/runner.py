@@ -19,6 +19,7 @@ LOCK_TIMEOUT = "5s"
 #: How long a second runner waits for the first.
 TURN_TIMEOUT = "60s"
 _LOCK = (1953064041, 0)
+_SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 
 
 class Connection(Protocol):
@@ -52,9 +53,7 @@ class Migration:
 def known() -> list[Migration]:
     """Return this release's migrations in order."""
     paths = sorted((p for p in files("migrations").iterdir() if p.name.endswith(".sql")), key=lambda p: p.name)
-    return [
-        Migration(number=int(path.name[:4]), name=path.name[5:-4], sql=path.read_text("utf-8")) for path in paths
-    ]
+    return [Migration(number=int(path.name[:4]), name=path.name[5:-4], sql=path.read_text("utf-8")) for path in paths]
 
 
 def version(connection: Connection) -> int:
@@ -93,7 +92,7 @@ def apply(connection: Connection) -> list[Migration]:
     done: list[Migration] = []
     while True:
         with connection.transaction():
-            connection.execute(f"SET LOCAL lock_timeout = '{TURN_TIMEOUT}'")
+            connection.execute(_SET_LOCK_TIMEOUT, (TURN_TIMEOUT,))
             connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
             left = pending(connection)
             if not left:
@@ -103,7 +102,7 @@ def apply(connection: Connection) -> list[Migration]:
 
 
 def _apply_one(connection: Connection, migration: Migration) -> None:
-    connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+    connection.execute(_SET_LOCK_TIMEOUT, (LOCK_TIMEOUT,))
     if not _has_schema(connection):
         connection.execute("CREATE SCHEMA IF NOT EXISTS tidings")
         connection.execute(

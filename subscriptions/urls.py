@@ -64,9 +64,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
         raise InvalidEndpoint("the host holds a percent sign: write the host itself, without zone or escapes")
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
-        raise InvalidEndpoint(
-            "the URL's host or port cannot be read: write it like https://example.com:8443/path"
-        )
+        raise InvalidEndpoint("the URL's host or port cannot be read: write it like https://example.com:8443/path")
     port = None if match["port"] is None else int(match["port"])
     if port is not None and not 1 <= port <= 65_535:
         raise InvalidEndpoint(f"port {port} does not exist: use 1 to 65535")
@@ -83,9 +81,7 @@ def _canonical_host(host: str) -> str:
     if len(labels) == 1 and name and name != "localhost":
         raise InvalidEndpoint(f"host {name!r} has no dot: use its full name, such as {name}.example.com")
     if len(name) > 253 or not all(_is_label(label) for label in labels):
-        raise InvalidEndpoint(
-            "the URL's host is not a valid host name: write it like https://example.com/path"
-        )
+        raise InvalidEndpoint("the URL's host is not a valid host name: write it like https://example.com/path")
     return name
 
 
@@ -93,9 +89,7 @@ def _canonical_ipv6(text: str) -> str:
     try:
         address = IPv6Address(text)
     except AddressValueError:
-        raise InvalidEndpoint(
-            "the URL's IPv6 address cannot be read: write it like https://[2001:db8::1]/"
-        ) from None
+        raise InvalidEndpoint("the URL's IPv6 address cannot be read: write it like https://[2001:db8::1]/") from None
     if address.ipv4_mapped is not None:
         raise InvalidEndpoint(f"write the IPv4 address itself: {address.ipv4_mapped}")
     return f"[{address.compressed}]"
@@ -105,9 +99,7 @@ def _canonical_ipv4(text: str) -> str:
     try:
         return str(IPv4Address(text))
     except AddressValueError:
-        raise InvalidEndpoint(
-            "an IPv4 address must be written as four decimal numbers, like 192.0.2.1"
-        ) from None
+        raise InvalidEndpoint("an IPv4 address must be written as four decimal numbers, like 192.0.2.1") from None
 
 
 def _ascii(host: str) -> str:
@@ -116,9 +108,7 @@ def _ascii(host: str) -> str:
     try:
         return idna.encode(host, uts46=True, std3_rules=True).decode("ascii")
     except (idna.IDNAError, UnicodeError):
-        raise InvalidEndpoint(
-            "the URL's host is not a valid international name: check its spelling"
-        ) from None
+        raise InvalidEndpoint("the URL's host is not a valid international name: check its spelling") from None
 
 
 def _is_label(label: str) -> bool:
@@ -150,6 +140,4 @@ def _without_dots(path: str) -> str:
 def _escaped(text: str, safe: str) -> str:
     """Percent-encode what may not stand; escapes that are there already stay."""
     parts = re.split(r"(%[0-9A-Fa-f]{2})", text)
-    return "".join(
-        part if index % 2 else quote(part, safe=safe) for index, part in enumerate(parts)
-    )
+    return "".join(part if index % 2 else quote(part, safe=safe) for index, part in enumerate(parts))

@@ -48,9 +48,7 @@ class Account:
         """Name the accounts that may connect: this one, and root, who could become it anyway."""
         return sorted({self.name, *(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0)})
 
-    def run(
-        self, *command: str | Path, given: str = "", lock: int | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str | Path, given: str = "", lock: int | None = None) -> subprocess.CompletedProcess[str]:
         """Run a program as this account to its end; the outcome is the caller's to judge.
 
         `given` is its input; `lock` a descriptor that it and its children keep open.
@@ -59,9 +57,7 @@ class Account:
             OSError: it cannot be run.
             subprocess.TimeoutExpired: it took over 60 s.
         """
-        identity: dict[str, Any] = (
-            {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
-        )
+        identity: dict[str, Any] = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.switch else {}
         return subprocess.run(  # noqa: S603 - absolute paths, no shell
             command,
             input=given,

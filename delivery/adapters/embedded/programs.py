@@ -64,19 +64,14 @@ class Programs:
         """Copy package and bundled libraries side by side, as they are installed: the programs look there."""
         draft = self._home.path / "postgres.new"
         _wipe(draft)
+        leave = shutil.ignore_patterns("*.py", "__pycache__", "include")
         for folder in (package, package.with_name(f"{package.name}.libs")):
             if folder.exists():
-                shutil.copytree(
-                    folder,
-                    draft / folder.name,
-                    symlinks=True,
-                    ignore=shutil.ignore_patterns("*.py", "__pycache__", "include"),
-                )
+                shutil.copytree(folder, draft / folder.name, ignore=leave)  # the files, where links stand for them
         for parent, _, names in os.walk(draft):
             Path(parent).chmod(0o755)  # whatever the installer's umask was
             for file in (Path(parent, name) for name in names):
-                if not file.is_symlink():
-                    file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
+                file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
         draft.rename(self._copy)
 
     def make_cluster(self, *, durable: bool, lock: int) -> None:
@@ -101,8 +96,7 @@ class Programs:
         made = self._account.run(self._bin / "initdb", "-D", draft, *options, lock=lock)
         if made.returncode:
             raise ConfigurationError(
-                f"initdb failed in {self._home.path} ({last_line(made.stderr)}):"
-                f" put that right, or {OTHERWISE}"
+                f"initdb failed in {self._home.path} ({last_line(made.stderr)}): put that right, or {OTHERWISE}"
             )
         draft.rename(self._home.data)
         if durable:
@@ -127,14 +121,13 @@ class Programs:
         if _shared_memory_is_small():
             yield "dynamic_shared_memory_type=mmap"
         if not durable:
-            yield from ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+            # Commits stay synchronous: what was committed is safe from a kill, if not from a power cut.
+            yield from ("fsync=off", "full_page_writes=off")
 
     def create_database(self, post: Postmaster) -> str:
         """Create the platform's database unless it is there; returns what went wrong, or nothing."""
         where = ["-h", post.sockets, "-p", str(post.port), "-U", ROLE, "-d", "postgres"]
-        done = self._account.run(
-            self._bin / "psql", *where, "-Xqw", "-v", "ON_ERROR_STOP=1", given=CREATE_DATABASE
-        )
+        done = self._account.run(self._bin / "psql", *where, "-Xqw", "-v", "ON_ERROR_STOP=1", given=CREATE_DATABASE)
         return "" if done.returncode == 0 else last_line(done.stderr)
 
 
@@ -162,7 +155,7 @@ def _locate() -> tuple[Path, str]:
         raise ConfigurationError(
             f"{WHEEL} {number} is installed, not {MAJOR}: install tidings[embedded] again, or {OTHERWISE}"
         )
-    return Path(os.path.realpath(spec.submodule_search_locations[0])), number
+    return Path(spec.submodule_search_locations[0]).absolute(), number
 
 
 def _shared_memory_is_small() -> bool:

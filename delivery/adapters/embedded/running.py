@@ -128,9 +128,7 @@ class Running:
         found: set[int] = set()
         for process in Path("/proc").glob("[0-9]*") if sys.platform == "linux" else ():
             with suppress(OSError):  # gone, or not ours to look at
-                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(
-                    self._home.data
-                ):
+                if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._home.data):
                     found.add(int(process.name))
         return found
 

@@ -62,8 +62,8 @@ class EmbeddedPostgres:
     def start(self) -> str:
         """Start the server, or attach to the one that runs; returns the DSN of database `tidings`.
 
-        On a repeat nothing happens but a check. The DSN stays the same over restarts and takeovers
-        (but one that is away from `home`, for the length of its path, if another sits on that name meanwhile).
+        On a repeat nothing happens but a check. The DSN stays the same over restarts and takeovers, unless the
+        path of `home` is too long for a socket and another account meanwhile took the name of the short folder.
 
         Raises:
             ConfigurationError: state folder, wheel, account or a setting are not fit to start with.
@@ -107,8 +107,7 @@ class EmbeddedPostgres:
                 self._supervisor.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 raise Unavailable(
-                    f"PostgreSQL in {self._home.path} is still shutting down:"
-                    f" wait for it, and see {self._home.log}"
+                    f"PostgreSQL in {self._home.path} is still shutting down: wait for it, and see {self._home.log}"
                 ) from None
             self._supervisor = None
 
@@ -128,9 +127,7 @@ class EmbeddedPostgres:
                 self._start_unless_running(account, programs)
             elif self._supervisor.poll() is not None:
                 self._bury(self._supervisor)
-                raise ConfigurationError(
-                    f"PostgreSQL did not start ({self._last_words()}): see {self._home.log}"
-                )
+                raise ConfigurationError(f"PostgreSQL did not start ({self._last_words()}): see {self._home.log}")
             post = self._running.postmaster()
             if post is not None and post.ready and post.answers():
                 trouble = programs.create_database(post)

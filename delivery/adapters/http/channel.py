@@ -95,7 +95,7 @@ class HttpChannel:
             url = _parsed(message.url)
         except InvalidEndpoint as error:
             return Fault(code=FaultCode.INVALID_URL, detail=str(error))
-        if wrong := _first_wrong(message.headers):
+        if (wrong := _first_wrong(message.headers)) is not None:
             return Fault(code=FaultCode.INVALID_HEADERS, detail=f"header {wrong!r} cannot be sent")
         deadline = asyncio.get_running_loop().time() + message.timeout.total_seconds()
         progress = Progress()
@@ -109,9 +109,7 @@ class HttpChannel:
 
 async def _reply(response: httpx.Response, deadline: float) -> Reply:
     body, note = await _read_body(response, deadline)
-    return Reply(
-        status=response.status_code, headers=_kept_headers(response.headers.raw), body=body, body_note=note
-    )
+    return Reply(status=response.status_code, headers=_kept_headers(response.headers.raw), body=body, body_note=note)
 
 
 async def _read_body(response: httpx.Response, deadline: float) -> tuple[bytes, str | None]:

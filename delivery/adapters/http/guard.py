@@ -103,9 +103,7 @@ class Allowance:
 #: What `--allow-local` adds: this machine and private networks. Metadata stays denied.
 LOCAL: tuple[Allowance, ...] = tuple(
     Allowance(network)
-    for network in _networks(
-        "127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"
-    )
+    for network in _networks("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 )
 
 
@@ -192,8 +190,7 @@ class Guard:
             return Allowed()
         if any(local.covers(address, port) for local in LOCAL):
             return Blocked(
-                f"{shown} is a local address; to allow those, for development, start with"
-                " `tidings up --allow-local`"
+                f"{shown} is a local address; to allow those, for development, start with `tidings up --allow-local`"
             )
         return Blocked(f"{shown} is not a public address; allow its network in the settings, or use another")
 

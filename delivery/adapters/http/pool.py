@@ -24,7 +24,7 @@ from .wire import Wire
 class Limits:
     """How much one process keeps and does at once."""
 
-    per_origin: int = 32  #: requests in flight to one origin; more of them wait
+    per_origin: int = 128  #: requests in flight to one origin; more of them wait
     kept: int = 512  #: idle connections in total; the longest idle is closed first
     idle: timedelta = timedelta(seconds=60)  #: an unused connection is closed after this
     age: timedelta = timedelta(minutes=5)  #: and a used one replaced, so that a change of DNS takes effect

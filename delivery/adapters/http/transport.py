@@ -161,7 +161,7 @@ def _named(wire: Wire) -> Iterator[None]:
     try:
         yield
     except httpcore.RemoteProtocolError as error:
-        if wire.ended:
+        if wire.cut_short:
             raise WireError(FaultCode.CONNECTION_RESET, "closed in the middle of a reply") from error
         raise WireError(FaultCode.PROTOCOL_ERROR, "what came back is not HTTP/1.1") from error
     except (httpcore.ProtocolError, httpcore.NetworkError, httpcore.TimeoutException) as error:

@@ -35,6 +35,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
         self.address = address  #: the literal that was dialled
         self.on_lost = on_lost
         self.ended = False  #: nothing more will come
+        self.cut_short = False  #: the other side ended in the middle of a reply
         self.exchanges = 0
         self.wrote = False  #: whether a byte of the exchange may have gone out
         self._buffer = bytearray()
@@ -181,6 +182,7 @@ class Wire(asyncio.Protocol, httpcore.AsyncNetworkStream):
             raise self._closed_early()
         if self._error is not None:
             raise WireError(FaultCode.CONNECTION_RESET, "reset in the middle of a reply")
+        self.cut_short = True
         return b""
 
     def _closed_early(self) -> WireError:

@@ -62,9 +62,7 @@ class Crew:
         self._idle.set()
         self.stopping = False
         self._sweep_now = asyncio.Event()
-        self._listener = Listener(
-            database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up
-        )
+        self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
 
     async def run(self) -> None:
         """Work until cancelled (see `stop`)."""
@@ -241,9 +239,7 @@ class Crew:
             return False
         lease, called = secrets.randbits(62), boot_time()
         try:
-            rows = await self._database.fetch(
-                statement("claim_jobs"), self._claim_parameters(asks, lease), quick=True
-            )
+            rows = await self._database.fetch(statement("claim_jobs"), self._claim_parameters(asks, lease), quick=True)
         except BaseException:
             for ask in asks:
                 self.book.wake(ask.slot)
@@ -307,9 +303,7 @@ class Crew:
         """Lengthen the leases of what runs; stop what has lost its own, and what is to be cancelled."""
         called = boot_time()
         lease_s = self._settings.lease.total_seconds()
-        flights = [
-            f for f in self.flights.values() if f.cancelled_by or f.good_until - called < lease_s * 0.8
-        ]
+        flights = [f for f in self.flights.values() if f.cancelled_by or f.good_until - called < lease_s * 0.8]
         if not flights:
             return
         flights.sort(key=lambda flight: flight.row["id"])

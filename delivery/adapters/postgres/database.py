@@ -33,9 +33,9 @@ class Database:
     def __init__(self, dsn: str, *, size: int = 10) -> None:
         self.dsn = dsn
         self.size = size
-        self.durable = _pool(dsn, size, "-c jit=off")
+        self.durable = _pool(dsn, size, "-c jit=off -c timezone=UTC")
         self.quick = _pool(
-            dsn, max(4, size // 2), "-c jit=off -c synchronous_commit=off -c statement_timeout=20s"
+            dsn, max(4, size // 2), "-c jit=off -c timezone=UTC -c synchronous_commit=off -c statement_timeout=20s"
         )
 
     async def open(self) -> None:
@@ -122,9 +122,7 @@ async def _check_schema(connection: Conn) -> None:
             f"the schema is at version {number}, newer than this release knows ({newest}): install the newer release"
         )
     if number < newest:
-        raise SchemaPending(
-            f"the schema is at version {number}, this release needs {newest}: run `tidings migrate`"
-        )
+        raise SchemaPending(f"the schema is at version {number}, this release needs {newest}: run `tidings migrate`")
 
 
 def migrate(dsn: str, *, check: bool = False, grant_record: str | None = None) -> list[migrations.Migration]:

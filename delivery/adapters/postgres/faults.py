@@ -39,9 +39,7 @@ def mapped() -> Iterator[None]:
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
         raise translate(error) from error
     except (UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput(
-            "text holds half of a surrogate pair, which is no character: repair the text"
-        ) from error
+        raise InvalidInput("text holds half of a surrogate pair, which is no character: repair the text") from error
 
 
 def translate(error: Exception) -> TidingsError:

@@ -41,9 +41,7 @@ class PostgresInspector:
             for kind in kinds
         ]
 
-    async def list(
-        self, which: JobFilter, *, limit: int = 50, before: JobId | None = None
-    ) -> Sequence[JobRow]:
+    async def list(self, which: JobFilter, *, limit: int = 50, before: JobId | None = None) -> Sequence[JobRow]:
         """List jobs, newest first."""
         parameters = await self._parameters(which)
         if parameters is None:
@@ -113,9 +111,7 @@ class PostgresInspector:
         if ids:
             states = [state.value for state in which.states if state.is_final] or _ANY_FINAL
             async with self._database.transaction() as tx:
-                cursor = await tx.execute(
-                    statement("retry_finished"), {"ids": ids, "states": states, "forced": False}
-                )
+                cursor = await tx.execute(statement("retry_finished"), {"ids": ids, "states": states, "forced": False})
                 await ring(tx, [(row["lane"], None) for row in await cursor.fetchall()])
         return ids
 

@@ -43,9 +43,7 @@ class Lanes:
             missing = [key for key in missing if key not in self._ids]
         if missing:
             owners, limits = [wanted[key][0] for key in missing], [wanted[key][1] for key in missing]
-            await self._database.fetch(
-                statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits}
-            )
+            await self._database.fetch(statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits})
             await self._read(missing)
         return {key: self._ids[key] for key in wanted}
 
@@ -108,9 +106,7 @@ class PostgresJobs:
         for job in jobs:
             kind = self._kinds.get(job.kind)
             if kind is None:
-                raise UnknownKind(
-                    f"no job kind {job.kind!r} was declared to this runtime: declare it at construction"
-                )
+                raise UnknownKind(f"no job kind {job.kind!r} was declared to this runtime: declare it at construction")
             if job.options.priority not in _PRIORITIES:
                 raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
             lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind.limit))
@@ -175,9 +171,7 @@ def _identities(placed: Sequence[_Placed]) -> dict[str, Any]:
         try:
             pairs.append(tuple(UUID(str(p.job.args[name])) for name in p.kind.identity))
         except (KeyError, ValueError) as error:
-            raise InvalidInput(
-                f"jobs of kind {p.kind.name} need the UUID arguments {p.kind.identity}"
-            ) from error
+            raise InvalidInput(f"jobs of kind {p.kind.name} need the UUID arguments {p.kind.identity}") from error
     return {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
 
 

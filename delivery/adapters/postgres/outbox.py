@@ -28,9 +28,7 @@ class PostgresOutbox:
     async def claim(self, limit: int, *, only: UUID | None = None) -> AsyncIterator[OutboxBatch]:
         """Claim rows that are due and that no other relay holds."""
         async with self._database.transaction() as tx:
-            cursor = await tx.execute(
-                statement("claim_outbox"), {"poison_at": POISON_AT, "limit": limit, "only": only}
-            )
+            cursor = await tx.execute(statement("claim_outbox"), {"poison_at": POISON_AT, "limit": limit, "only": only})
             yield _Batch(tx, [_row(row) for row in await cursor.fetchall()])
 
     async def failed(self, event_id: UUID, error: str, retry_in: timedelta) -> int:

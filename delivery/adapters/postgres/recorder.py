@@ -107,9 +107,7 @@ def _parameters(
             raise InvalidEvent(f"{name} must be text without NUL and without half surrogate pairs")
     text = json_text(data)
     if not _is_plain(text):
-        raise InvalidEvent(
-            "data holds half of a surrogate pair or a raw NUL, which is no JSON: repair the text"
-        )
+        raise InvalidEvent("data holds half of a surrogate pair or a raw NUL, which is no JSON: repair the text")
     return {**fields, "data": text, "occurred_at": occurred_at}
 
 
@@ -130,6 +128,4 @@ def json_text(data: Any) -> str:
     try:
         return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(
-            f"data cannot be written as JSON: {error}; pass plain JSON values or JsonText"
-        ) from error
+        raise InvalidEvent(f"data cannot be written as JSON: {error}; pass plain JSON values or JsonText") from error

@@ -41,9 +41,7 @@ class Shards:
         [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
         share = -(-SHARDS // row["workers"])
         if self.owned:
-            kept = await self._database.fetch(
-                statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True
-            )
+            kept = await self._database.fetch(statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True)
             self._keep({r["id"] for r in kept})
         if len(self.owned) > share:
             await self._give_back(list(self.owned)[share:])
@@ -69,9 +67,7 @@ class Shards:
 
     async def _give_back(self, shards: list[int]) -> None:
         self._keep(self.owned - set(shards))
-        await self._database.fetch(
-            statement("release_shards"), {"worker": self.worker, "shards": shards}, quick=True
-        )
+        await self._database.fetch(statement("release_shards"), {"worker": self.worker, "shards": shards}, quick=True)
 
     def _keep(self, kept: set[int]) -> None:
         if kept != self.owned:

@@ -124,9 +124,7 @@ def _result(
         case Retry(delay=delay, report=report, memo=memo):
             return _failed(flight, kind, base, delay, report or Report(), memo, jitter)
         case TimeoutError():
-            report = Report(
-                code="job_timeout", detail=f"not done within {kind.timeout}, or a timeout of its own"
-            )
+            report = Report(code="job_timeout", detail=f"not done within {kind.timeout}, or a timeout of its own")
             return _failed(flight, kind, base, None, report, None, jitter)
         case _:
             log.error("job %d (%s) failed", row["id"], row["kind"], exc_info=ended)
@@ -183,6 +181,4 @@ def _again(
 def _final(base: dict[str, int], state: str, reason: str, report: Report | None) -> Result:
     report = report or Report()
     charges = state == "discarded"
-    return Result(
-        **base, state=state, reason=reason, charges=charges, outcome=report.outcome or state, report=report
-    )
+    return Result(**base, state=state, reason=reason, charges=charges, outcome=report.outcome or state, report=report)

@@ -1,0 +1,175 @@
+"""The job engine on PostgreSQL, whole: `delivery.jobs.Runtime`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from psycopg import AsyncConnection
+
+from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, Crew, RuntimeSettings
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.inspector import PostgresInspector
+from delivery.adapters.postgres.jobs import Lanes, PostgresJobs
+from delivery.adapters.postgres.listener import Listener
+from delivery.adapters.postgres.periodic import Ticker
+from delivery.adapters.postgres.statements import statement
+from delivery.adapters.postgres.waits import Waits
+from delivery.errors import ConfigurationError
+from delivery.jobs import (
+    DEFAULT,
+    Enqueued,
+    EnqueueOptions,
+    JobId,
+    JobKind,
+    JobRow,
+    JsonObject,
+    NewJob,
+    Periodic,
+    PeriodicRow,
+)
+
+__all__ = ["CANCEL_CHANNEL", "PostgresRuntime", "RuntimeSettings"]
+
+DONE_CHANNEL = "tidings_done"
+
+
+class PostgresRuntime(PostgresInspector):
+    """Jobs, inspector and runtime over one database, with kinds and periodics as data."""
+
+    def __init__(
+        self,
+        database: Database,
+        kinds: Sequence[JobKind],
+        periodics: Sequence[Periodic] = (),
+        settings: RuntimeSettings | None = None,
+    ) -> None:
+        self._kinds = _checked(kinds, periodics)
+        self._lanes = Lanes(database)
+        super().__init__(database, self._kinds, self._lanes)
+        self._settings = settings or RuntimeSettings()
+        self._jobs = PostgresJobs(database, self._kinds, self._lanes)
+        self._crew = Crew(database, self._kinds, self._settings)
+        self._ticker = Ticker(database, self._jobs, periodics, lease=self._settings.shard_lease)
+        self._waits = Waits(database, self.get)
+        self._ears: asyncio.Task[None] | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    # Jobs
+
+    def with_(self, tx: AsyncConnection[Any], /) -> PostgresJobs:
+        """Bind to the caller's transaction."""
+        return self._jobs.with_(tx)
+
+    async def enqueue(self, kind: str, args: JsonObject, options: EnqueueOptions = DEFAULT) -> JobId:
+        """Add one job in a transaction of its own."""
+        return await self._jobs.enqueue(kind, args, options)
+
+    async def enqueue_many(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Add many jobs in one transaction of their own."""
+        return await self._jobs.enqueue_many(jobs)
+
+    # Runtime
+
+    async def start(self) -> None:
+        """Claim and run until `stop`."""
+        if self._work is not None:
+            return
+        await self.declare()
+        self._work = asyncio.create_task(self._run())
+
+    async def stop(self, grace: timedelta | None = None) -> None:
+        """Stop in order: claim no more, grace, cancel, flush."""
+        work, self._work = self._work, None
+        if work is not None:
+            await self._ticker.resign()
+            await self._crew.stop(self._settings.grace if grace is None else grace)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            self._crew = Crew(self._database, self._kinds, self._settings)
+        ears, self._ears = self._ears, None
+        if ears is not None:
+            ears.cancel()
+            await asyncio.gather(ears, return_exceptions=True)
+
+    async def declare(self) -> None:
+        """Keep a record of the periodics, so that they are listed before they ever ran."""
+        await self._ticker.declare()
+
+    async def wait(self, job_id: JobId, timeout: timedelta) -> JobRow:
+        """Return the job once it is final, or as it is when the time is over or too many wait."""
+        if self._ears is None:
+            listener = Listener(self._database, (DONE_CHANNEL,), self._heard_end, _nothing)
+            self._ears = asyncio.create_task(listener.run())
+        return await self._waits.wait(job_id, timeout)
+
+    async def pause_lane(self, lane: str, until: datetime) -> None:
+        """Start no job of the lane before `until`."""
+        await self._lane_changed("pause_lane", {"key": lane, "until": until})
+
+    async def switch_lane(self, lane: str, *, on: bool) -> None:
+        """Park a lane's jobs, or let them go on."""
+        await self._lane_changed("switch_lane", {"key": lane, "is_on": on})
+
+    async def periodic(self) -> Sequence[PeriodicRow]:
+        """List the periodics with their record."""
+        return await self._ticker.rows()
+
+    async def run_periodic(self, name: str) -> JobId:
+        """Enqueue a periodic's job now."""
+        return await self._ticker.run_now(name)
+
+    @property
+    def stale_results(self) -> int:
+        """Results that came after their claim had lapsed, since the start; they changed nothing."""
+        return self._crew.settler.stale
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._crew.run())
+            tasks.create_task(self._ticker.run())
+
+    async def _lane_changed(self, name: str, parameters: dict[str, Any]) -> None:
+        async with self._database.transaction() as tx:
+            cursor = await tx.execute(statement(name), parameters)
+            row = await cursor.fetchone()
+            if row is not None:
+                await tx.execute(statement("notify"), {"channel": LANES_CHANNEL, "payload": str(row["id"])})
+
+    async def _heard_end(self, _channel: str, payload: str) -> None:
+        if payload.isdigit():
+            self._waits.ended(int(payload))
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+async def _nothing() -> None:
+    """Waits look for themselves once a second."""
+
+
+def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[str, JobKind]:
+    """Refuse declarations that cannot work, before anything starts."""
+    twice = [name for name, n in Counter(kind.name for kind in kinds).items() if n > 1]
+    twice += [name for name, n in Counter(periodic.name for periodic in periodics).items() if n > 1]
+    if twice:
+        raise ConfigurationError(f"declared twice: {', '.join(sorted(twice))}")
+    for kind in kinds:
+        if not kind.name or kind.max_attempts < 1 or kind.limit < 1 or kind.timeout <= timedelta(0):
+            raise ConfigurationError(f"job kind {kind.name!r} needs a name, max_attempts, limit and timeout above 0")
+    known = {kind.name: kind for kind in kinds}
+    for periodic in periodics:
+        if periodic.kind not in known:
+            raise ConfigurationError(
+                f"periodic {periodic.name!r} names the kind {periodic.kind!r}, which is not declared"
+            )
+        if periodic.every < timedelta(seconds=0.1):
+            raise ConfigurationError(f"periodic {periodic.name!r} must not tick more than ten times a second")
+    return known

@@ -1,0 +1,88 @@
+"""One PostgreSQL for the test run, and a database of its own for each test that asks for one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import migrations
+from delivery.adapters.embedded import EmbeddedPostgres
+
+#: Settings that make a throw-away server quick; never for data that matters.
+QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """DSN of a server's maintenance database: TIDINGS_TEST_DATABASE_URL, or an embedded one."""
+    given = os.environ.get("TIDINGS_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    home = Path(tempfile.mkdtemp(prefix="tidings-test-"))
+    home.chmod(0o711)
+    postgres = EmbeddedPostgres(home, durable=False, conf=QUICK)
+    yield postgres.start()
+    postgres.stop()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template(server: str) -> Iterator[str]:
+    """Name of a migrated database that others are copied from."""
+    name = f"tidings_template_{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0").format(sql.Identifier(name))
+        )
+    with psycopg.connect(server, dbname=name, autocommit=True) as connection:
+        migrations.apply(connection)
+    yield name
+    drop(server, name)
+
+
+@pytest.fixture
+def dsn(server: str, template: str) -> Iterator[str]:
+    """DSN of a migrated database that no other test sees."""
+    name = f"tidings_{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
+    yield psycopg.conninfo.make_conninfo(server, dbname=name)
+    drop(server, name)
+
+
+@pytest.fixture
+def empty_dsn(server: str) -> Iterator[str]:
+    """DSN of an empty UTF-8 database."""
+    name = f"tidings_{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} ENCODING 'UTF8' TEMPLATE template0").format(sql.Identifier(name))
+        )
+    yield psycopg.conninfo.make_conninfo(server, dbname=name)
+    drop(server, name)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """An autocommit connection to the test's database."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+def drop(server: str, name: str) -> None:
+    """Drop a database, whoever is connected to it."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
