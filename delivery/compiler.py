@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import assert_never
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from delivery.events import Event
 from delivery.jobs import Backoff, EnqueueOptions, Handler, JobKind, NewJob, default_backoff
@@ -30,6 +30,7 @@ CHUNK = 2000
 #: Answers that the routes of one owner remember: (event type, exposure) pairs.
 MEMO_SIZE = 512
 
+_HANDLERS = UUID("5b0d3a7e-52a5-4f0e-9a06-6a4d3f1c7e90")  # the name space of handlers' ids
 _NEVER_HELD: Mapping[UUID, datetime] = MappingProxyType({})
 
 
@@ -73,6 +74,7 @@ def handler_kind(
         timeout=timeout,
         backoff=backoff,
         limit=limit,
+        identity=("event_id", "handler_id"),
         max_age=max_age,
     )
 
@@ -168,15 +170,15 @@ class Plan:
 def job_for(event: Event, route: Route, *, run_at: datetime | None = None) -> NewJob:
     """Make the job that takes an event along a route.
 
-    A delivery is unique by its arguments all its life, whoever enqueues it again. A handler's job is the
-    platform's, not the owner's, and there once because its event is relayed once.
+    It is unique by event and target all its life, whoever enqueues it again. A handler's job is the
+    platform's, not the owner's.
     """
     if route.endpoint_id is None:
-        options = EnqueueOptions(run_at=run_at)
-        return NewJob(kind=route.sort_key, args={"event_id": str(event.id)}, options=options)
+        args = {"event_id": str(event.id), "handler_id": str(uuid5(_HANDLERS, route.sort_key)), "type": event.type}
+        return NewJob(kind=route.sort_key, args=args, options=EnqueueOptions(run_at=run_at, unique_by_args=True))
     return NewJob(
         kind=DELIVER,
-        args={"event_id": str(event.id), "endpoint_id": str(route.endpoint_id)},
+        args={"event_id": str(event.id), "endpoint_id": str(route.endpoint_id), "type": event.type},
         options=EnqueueOptions(
             run_at=run_at,
             unique_by_args=True,

@@ -15,6 +15,7 @@
     ├── ConfigurationError      settings, keys, schema or state folder are not fit to start
     │   ├── SchemaPending       migrations have not been run
     │   └── SchemaTooNew        the database was migrated by a newer release
+    ├── SealError               what is sealed at rest cannot be opened (`delivery.sealing`)
     └── Unavailable             the database did not answer, or answered that it cannot now
 
 Every message is one line that says what to do next and holds no secret.

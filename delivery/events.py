@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -91,4 +91,42 @@ class Recorder(Protocol):
 
         Raises:
             InvalidInput: there is no psycopg connection underneath.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relaying:
+    """How far the relay is with an event that is still in the outbox."""
+
+    failures: int
+    next_at: datetime | None  #: set aside until then, after a failure
+    error: str | None
+    poisoned: bool  #: skipped until it is requeued
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events; every field that is set must hold."""
+
+    owner_id: str | None = None
+    type: str | None = None
+    subject: str | None = None
+    since: datetime | None = None  #: recorded at or after
+    until: datetime | None = None  #: recorded before
+    poisoned: bool = False  #: only those that the relay gave up
+
+
+class EventLog(Protocol):
+    """Look at recorded events."""
+
+    async def list(
+        self, which: EventFilter, *, limit: int = 50, before: UUID | None = None
+    ) -> Sequence[tuple[Event, Relaying | None]]:
+        """List events, newest first, with how far the relay is; None = relayed."""
+
+    async def get(self, owner_id: str | None, event_id: UUID) -> tuple[Event, Relaying | None]:
+        """Return one event.
+
+        Raises:
+            NotFound: no such event (of this owner, where one is given).
         """

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol, Self
+from uuid import UUID
 
 from delivery.attempts import Attempt, Report
 
@@ -246,11 +247,16 @@ class Inspector(Protocol):
             NotFound: no such job (of this owner, where one is given).
         """
 
+    async def by_identity(self, first: UUID) -> Sequence[JobRow]:
+        """List the jobs whose kinds have an identity and whose first part is this, oldest first."""
+
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """List the tries of one job, oldest first."""
 
     async def retry(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
         """Make a job due now: one that waits at once (past its lane's pause), a finished one with a new budget.
+
+        Attempts are numbered on; a new budget also drops the memo.
 
         Raises:
             NotFound: no such job.

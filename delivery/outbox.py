@@ -44,8 +44,8 @@ class Outbox(Protocol):
     def claim(self, limit: int, *, only: UUID | None = None) -> AbstractAsyncContextManager[OutboxBatch]:
         """Claim up to `limit` rows that are due and that no other relay holds, or just the row `only`."""
 
-    async def failed(self, event_id: UUID, error: str, retry_in: timedelta) -> int:
-        """Count a failure of one row and set it aside for a while; return how many it has.
+    async def failed(self, event_id: UUID, error: str, first: timedelta, last: timedelta) -> int:
+        """Count a failure of one row and set it aside, for `first` doubling up to `last`; return how many it has.
 
         A row that reaches `POISON_AT` failures is poisoned: visible, skipped, never deleted.
         """

@@ -119,9 +119,7 @@ def parse_patterns(texts: Collection[str]) -> tuple[Pattern, ...]:
     return tuple(dict.fromkeys(Pattern.parse(text) for text in texts))
 
 
-def check_wanted(
-    patterns: Iterable[Pattern], usable: Collection[str], unusable: Collection[str] = ()
-) -> None:
+def check_wanted(patterns: Iterable[Pattern], usable: Collection[str], unusable: Collection[str] = ()) -> None:
     """Refuse a pattern that no type in `usable` matches: most likely a typing error.
 
     `unusable` are types that are declared, but out of reach; they only make the message better.
@@ -139,9 +137,7 @@ def check_wanted(
             )
         near = get_close_matches(pattern.text, usable, n=1)
         guess = f" (did you mean {near[0]!r}?)" if near else ""
-        raise UnknownType(
-            f"{pattern.text!r} matches no declared type{guess}: declare one, or subscribe with --future"
-        )
+        raise UnknownType(f"{pattern.text!r} matches no declared type{guess}: declare one, or subscribe with --future")
 
 
 class Matcher(Generic[T]):

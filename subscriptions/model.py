@@ -38,6 +38,7 @@ class RetryPolicy:
     snooze_first: timedelta = timedelta(seconds=5)  #: first own step after "not now" (429); doubles
     snooze_last: timedelta = timedelta(minutes=10)  #: the own step grows no further
     retry_after_cap: timedelta = timedelta(hours=10)  #: a receiver's Retry-After counts up to this
+    cooldown: timedelta = timedelta(minutes=5)  #: while the endpoint keeps failing, new deliveries start this late
     jitter: float = 0.1  #: each delay is spread by this share both ways
 
 
@@ -58,7 +59,8 @@ class Endpoint:
     url: str  #: canonical form
     description: str = ""
     policy: str = "standard"  #: name of a `RetryPolicy`
-    headers: tuple[tuple[str, str], ...] = ()  #: sent with each delivery, before ours
+    #: Sent with each delivery, before ours; may hold credentials.
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     limit: int = 10  #: deliveries in flight at once, over all processes
     timeout: timedelta = timedelta(seconds=10)  #: of one attempt, DNS to last byte
     overrides: Mapping[str, str] = field(default_factory=dict)  #: classifier rows: outcome code -> class name
@@ -76,7 +78,7 @@ class EndpointChanges:
     url: str | None = None
     description: str | None = None
     policy: str | None = None
-    headers: tuple[tuple[str, str], ...] | None = None  #: replaces all of them
+    headers: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)  #: replaces all of them
     limit: int | None = None
     timeout: timedelta | None = None
     overrides: Mapping[str, str] | None = None  #: replaces all of them

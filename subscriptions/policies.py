@@ -59,6 +59,7 @@ DEMO = RetryPolicy(
     snooze_first=timedelta(seconds=0.2),
     snooze_last=timedelta(seconds=1),
     retry_after_cap=timedelta(seconds=2),
+    cooldown=timedelta(0),
 )
 
 #: Every policy, by its name.

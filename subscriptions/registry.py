@@ -118,9 +118,7 @@ class EndpointRegistry:
         await self._store.record_change(Change.about(endpoint, "endpoint.added", by, now, after=after))
         return endpoint, secret
 
-    async def update_endpoint(
-        self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str
-    ) -> Endpoint:
+    async def update_endpoint(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint and return it; what is under way goes by the new values from its next try on."""
         endpoint = await self._standing(owner_id, endpoint_id, by)
         wanted = {each.name: getattr(changes, each.name) for each in fields(changes)}
@@ -273,9 +271,7 @@ class SubscriptionRegistry:
         if standing:
             await self._store.update_type(event_type)
         after = describe(event_type)
-        await self._store.record_change(
-            Change.about(event_type, what, by, self._now(), before=before, after=after)
-        )
+        await self._store.record_change(Change.about(event_type, what, by, self._now(), before=before, after=after))
         return event_type
 
     async def subscribe(
@@ -329,9 +325,7 @@ class SubscriptionRegistry:
         if owner_id is not None and not _OWNER.fullmatch(owner_id):
             raise InvalidSubscription(_BAD_OWNER)
         if len(handler) > MAX_NAME or not _HANDLER.fullmatch(handler):
-            raise InvalidSubscription(
-                f"{handler[:60]!r} is no handler's name: use a-z, 0-9, _ and dots between"
-            )
+            raise InvalidSubscription(f"{handler[:60]!r} is no handler's name: use a-z, 0-9, _ and dots between")
         parsed = parse_patterns(patterns)
         if not future:
             check_wanted(parsed, [each.type for each in await self._store.types()])
@@ -370,9 +364,7 @@ class SubscriptionRegistry:
         standing = await self._store.subscription(owner_id, name)
         if standing and (set(standing.patterns), standing.target) == (set(patterns), target):
             return standing
-        raise Conflict(
-            f"the name {name!r} is taken by another subscription: choose another, or remove that one"
-        )
+        raise Conflict(f"the name {name!r} is taken by another subscription: choose another, or remove that one")
 
 
 _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII characters without spaces"
@@ -380,9 +372,7 @@ _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII charac
 
 def _check_line(what: str, text: str, longest: int, error: type[Exception]) -> None:
     if not 1 <= len(text) <= longest or not text.isprintable() or text != text.strip():
-        raise error(
-            f"{what!r} is not usable: give one line of 1 to {longest} characters, no space at its ends"
-        )
+        raise error(f"{what!r} is not usable: give one line of 1 to {longest} characters, no space at its ends")
 
 
 async def _locked(store: Store, owner_id: str, endpoint_id: UUID) -> Endpoint:

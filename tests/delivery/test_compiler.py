@@ -331,9 +331,7 @@ def test_pass_by_pass_every_event_reaches_every_target_once_within_the_chunk(
 ):
     # Coalescing aside, whose rule is to leave jobs out.
     plain = [
-        to(HandlerTarget(kind=each.target.kind), *each.patterns)
-        if isinstance(each.target, HandlerTarget)
-        else each
+        to(HandlerTarget(kind=each.target.kind), *each.patterns) if isinstance(each.target, HandlerTarget) else each
         for each in subscriptions
     ]
     routes = {"acme": compile_routes(plain)}

@@ -36,9 +36,7 @@ BAD_TYPES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "text", ["a", "A", "_", "7", "invoice.paid", "invoice.line_item.NEW", "a.b.c.d.e.f.g.h"]
-)
+@pytest.mark.parametrize("text", ["a", "A", "_", "7", "invoice.paid", "invoice.line_item.NEW", "a.b.c.d.e.f.g.h"])
 def test_a_type_is_segments_of_letters_digits_and_underscores_joined_by_dots(text: str) -> None:
     assert check_type(text) == text
     assert check_declarable(text) == text

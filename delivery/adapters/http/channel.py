@@ -168,7 +168,11 @@ def _request(message: Message, url: httpx.URL, progress: Progress) -> httpx.Requ
     return httpx.Request(
         "POST",
         url,
-        headers=[("accept-encoding", "identity"), *message.headers],
+        headers=[
+            ("accept-encoding", "identity"),
+            ("content-length", str(len(message.body))),
+            *message.headers,
+        ],
         content=message.body,
         extensions={OWNER: message.owner_id, PROGRESS: progress, "timeout": {"pool": slot_s}},
     )

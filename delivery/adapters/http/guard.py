@@ -1,73 +1,16 @@
-"""Which addresses may be dialled.
-
-Why lists of our own: `ipaddress.is_global` and `is_private` change between patch releases of Python, call
-multicast and several wrappings of 127.0.0.1 global, and shared address space neither. Here an IPv4 address
-is refused when it is listed; an IPv6 one is refused unless it is listed.
-"""
+"""Which addresses may be dialled, by settings that may change while running."""
 
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address, ip_network
 from typing import Self
 
 from delivery.errors import InvalidInput
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
-
-
-def _networks(*texts: str) -> tuple[Network, ...]:
-    return tuple(ip_network(text) for text in texts)
-
-
-_V4_DENIED = _networks(
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.88.99.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "168.63.129.16/32",  # a cloud's platform address, in public space
-)
-_V6_ALLOWED = IPv6Network("2000::/3")
-_V6_DENIED = _networks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
-_NAT64 = IPv6Network("64:ff9b::/96")
-
-#: No allowance reaches these: metadata services, link-local, "this host", multicast, and wrappings of IPv4
-#: addresses that nobody needs.
-_NEVER = _networks(
-    "0.0.0.0/8",
-    "100.100.100.200/32",
-    "168.63.129.16/32",
-    "169.254.0.0/16",
-    "192.0.0.192/32",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "::/128",
-    "::ffff:0:0:0/96",
-    "2001::/32",
-    "2002::/16",
-    "fd00:ec2::/32",
-    "fd20:ce::254/128",
-    "fe80::/10",
-    "fec0::/10",
-    "ff00::/8",
-)
-_V4_COMPATIBLE = IPv6Network("::/96")
-_LOOPBACK = _networks("127.0.0.0/8", "::1/128")
+from .addresses import LOOPBACK, Address, Kind, Network, is_ours, kind_of, networks, unwrap, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +40,13 @@ class Allowance:
 
     def covers(self, address: Address, port: int) -> bool:
         """Whether this allowance is about that address and port."""
-        return _within(address, (self.network,)) and self.port in (None, port)
+        return within(address, (self.network,)) and self.port in (None, port)
 
 
 #: What `--allow-local` adds: this machine and private networks. Metadata stays denied.
 LOCAL: tuple[Allowance, ...] = tuple(
     Allowance(network)
-    for network in _networks("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+    for network in networks("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 )
 
 
@@ -172,21 +115,14 @@ class Guard:
 
     def verdict(self, address: str, port: int, owner_id: str) -> Verdict:
         """Judge one literal address. Anything that is not one, or names a zone, is blocked."""
-        try:
-            parsed = ip_address(address)
-        except ValueError:
-            return Blocked(f"{address!r} is not an IP address")
-        if isinstance(parsed, IPv6Address) and parsed.scope_id is not None:
-            return Blocked(f"{address} names a network zone; leave the part after % out")
-        inner = _unwrap(parsed)
-        return self._judge(address, inner, port, owner_id)
+        kind = kind_of(address)
+        return Blocked(kind) if isinstance(kind, str) else self._judge(address, kind, port, owner_id)
 
-    def _judge(self, shown: str, address: Address, port: int, owner_id: str) -> Verdict:
-        if _is_never(address):
-            return Blocked(f"{shown} is a metadata, link-local or reserved address, which is never dialled")
+    def _judge(self, shown: str, kind: Kind, port: int, owner_id: str) -> Verdict:
+        address = kind.address
         if any(_same_door(address, port, *own) for own in self._policy.denied):
             return Blocked(f"{shown} port {port} is a door of this platform itself, which is never dialled")
-        if _is_public(address) or self._policy.allows(address, port, owner_id):
+        if kind.public or self._policy.allows(address, port, owner_id):
             return Allowed()
         if any(local.covers(address, port) for local in LOCAL):
             return Blocked(
@@ -215,53 +151,15 @@ def _addresses(denied: Iterable[tuple[str, int]]) -> tuple[tuple[Address, int], 
     found: list[tuple[Address, int]] = []
     for host, port in denied:
         try:
-            found.append((_unwrap(ip_address("127.0.0.1" if host == "localhost" else host)), port))
+            found.append((unwrap(ip_address("127.0.0.1" if host == "localhost" else host)), port))
         except ValueError:
             raise InvalidInput(f"denied host {host!r} is not an address: resolve it first") from None
     return tuple(found)
-
-
-def _within(address: Address, networks: Iterable[Network]) -> bool:
-    return any(address.version == network.version and address in network for network in networks)
-
-
-def _unwrap(address: Address) -> Address:
-    if isinstance(address, IPv4Address):
-        return address
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
-
-
-def _is_never(address: Address) -> bool:
-    compatible = _within(address, (_V4_COMPATIBLE,)) and not _within(address, _LOOPBACK)
-    return compatible or _within(address, _NEVER)
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return not _within(address, _V4_DENIED)
-    return address in _V6_ALLOWED and not _within(address, _V6_DENIED)
 
 
 def _same_door(address: Address, port: int, own: Address, own_port: int) -> bool:
     if port != own_port:
         return False
     if own.is_unspecified:
-        return _is_ours(address)
-    return address == own or (_within(own, _LOOPBACK) and _within(address, _LOOPBACK))
-
-
-def _is_ours(address: Address) -> bool:
-    """Whether this machine holds the address: only then can a socket be bound to it."""
-    if _within(address, _LOOPBACK):
-        return True
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((str(address), 0))
-    except OSError:
-        return False
-    return True
+        return is_ours(address)
+    return address == own or (within(own, LOOPBACK) and within(address, LOOPBACK))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow
@@ -69,9 +70,9 @@ class PostgresInspector:
         rows = await self._database.fetch(statement("read_attempts"), {"id": job_id})
         return [_attempt(row) for row in rows]
 
-    async def by_identity(self, kind: str, first: Any) -> Sequence[JobRow]:
-        """List the jobs of one kind with this first identity, oldest first."""
-        ids = await self._database.fetch(statement("identity_jobs"), {"kind": kind, "first": first})
+    async def by_identity(self, first: UUID) -> Sequence[JobRow]:
+        """List the jobs with this first identity, oldest first."""
+        ids = await self._database.fetch(statement("identity_jobs"), {"first": first})
         return [await self.get(row["id"]) for row in ids]
 
     async def retry(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:

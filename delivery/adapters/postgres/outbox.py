@@ -31,11 +31,11 @@ class PostgresOutbox:
             cursor = await tx.execute(statement("claim_outbox"), {"poison_at": POISON_AT, "limit": limit, "only": only})
             yield _Batch(tx, [_row(row) for row in await cursor.fetchall()])
 
-    async def failed(self, event_id: UUID, error: str, retry_in: timedelta) -> int:
+    async def failed(self, event_id: UUID, error: str, first: timedelta, last: timedelta) -> int:
         """Count a failure of one row."""
         rows = await self._database.fetch(
             statement("fail_outbox"),
-            {"id": event_id, "error": error.replace("\x00", "�"), "retry_in": retry_in},
+            {"id": event_id, "error": error.replace("\x00", "�"), "first": first, "last": last},
         )
         return int(rows[0]["failures"]) if rows else 0
 

@@ -35,7 +35,7 @@ class _SyncRecorder:
         type: str,
         subject: str | None,
         data: Any,
-        **options: Any,  # noqa: A002 - the port's word
+        **options: Any,
     ) -> UUID:
         parameters = _parameters(owner_id, type, subject, data, **options)
         with mapped(), self._connection.cursor(row_factory=scalar_row) as cursor:
@@ -52,7 +52,7 @@ class _AsyncRecorder:
         type: str,
         subject: str | None,
         data: Any,
-        **options: Any,  # noqa: A002 - the port's word
+        **options: Any,
     ) -> UUID:
         parameters = _parameters(owner_id, type, subject, data, **options)
         with mapped():
@@ -85,7 +85,7 @@ def _driver_connection(connection: Any) -> Any:
 
 def _parameters(
     owner_id: str,
-    type: str,  # noqa: A002 - the port's word
+    type: str,
     subject: str | None,
     data: Any,
     *,

@@ -90,10 +90,10 @@ class Settler:
 
     async def _write(self, batch: list[Result]) -> None:
         failures = 0
-        while True:
+        rows: list[DictRow] | None = None
+        while rows is None:
             try:
                 rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
-                break
             except InvalidInput as error:
                 return await self._write_each(batch, error)
             except TidingsError as error:

@@ -7,17 +7,21 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.settler import Result
 from delivery.attempts import Report
-from delivery.jobs import Cancel, Discard, Job, JobKind, Retry, Snooze
+from delivery.jobs import Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze
 
 log = logging.getLogger("tidings.jobs")
+
+#: Makes the result of one try, which knows its job already.
+Make = Callable[..., Result]
 
 #: Tries whose process died under them, after which a job is discarded as the likely cause.
 MOST_LOST = 5
@@ -95,90 +99,72 @@ async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = rando
     if flight.lapsed:
         return None
     took_ms = min(int((time.monotonic() - started) * 1000), 2_147_483_647)
-    return _result(flight, kind, ended, took_ms, jitter)
+    make = partial(Result, id=row["id"], lease=flight.lease, took_ms=took_ms)
+    if isinstance(ended, asyncio.CancelledError):
+        return _stopped(flight, make)
+    if isinstance(ended, Exception) and not isinstance(ended, Snooze | Discard | Cancel):
+        return _failed(flight, kind, _failure(flight, kind, ended), make, jitter)
+    return _ended(ended, make)
 
 
-def _result(
-    flight: Flight,
-    kind: JobKind,
-    ended: BaseException | Report | None,
-    took_ms: int,
-    jitter: Callable[[], float],
-) -> Result:
-    row, base = flight.row, {"id": flight.row["id"], "lease": flight.lease, "took_ms": took_ms}
+def _ended(ended: BaseException | Report | None, make: Make) -> Result:
+    """Take what the handler said of its job."""
     match ended:
-        case None | Report():
-            report = ended or Report()
-            return Result(**base, state="completed", outcome=report.outcome or "completed", report=report)
         case Snooze(delay=delay, report=report, memo=memo):
-            return _again(base, delay, report, memo, outcome="snoozed", charges=False)
+            return _again(make, delay, report, memo, outcome="snoozed")
         case Discard(reason=reason, report=report):
-            return _final(base, "discarded", reason, report)
+            return _final(make, "discarded", report, reason)
         case Cancel(reason=reason, report=report):
-            return _final(base, "cancelled", reason, report)
-        case asyncio.CancelledError():
-            if flight.cancelled_by is not None:
-                return _final(base, "cancelled", flight.cancelled_by, None)
-            report = Report(code="interrupted", detail="the process stopped while the job ran")
-            return _again(base, timedelta(0), report, row["memo"], outcome="interrupted", charges=False)
-        case Retry(delay=delay, report=report, memo=memo):
-            return _failed(flight, kind, base, delay, report or Report(), memo, jitter)
-        case TimeoutError():
-            report = Report(code="job_timeout", detail=f"not done within {kind.timeout}, or a timeout of its own")
-            return _failed(flight, kind, base, None, report, None, jitter)
+            return _final(make, "cancelled", report, reason)
+        case Report():
+            return _final(make, "completed", ended)
         case _:
-            log.error("job %d (%s) failed", row["id"], row["kind"], exc_info=ended)
-            report = Report(code="error", detail=f"{type(ended).__name__}: {ended}")
-            return _failed(flight, kind, base, None, report, None, jitter)
+            return _final(make, "completed", None)
 
 
-def _failed(
-    flight: Flight,
-    kind: JobKind,
-    base: dict[str, int],
-    delay: timedelta | None,
-    report: Report,
-    memo: dict[str, object] | None,
-    jitter: Callable[[], float],
-) -> Result:
+def _stopped(flight: Flight, make: Make) -> Result:
+    """Cancelled from outside: by a person, or because the process stops."""
+    if flight.cancelled_by is not None:
+        return _final(make, "cancelled", None, flight.cancelled_by)
+    report = Report(code="interrupted", detail="the process stopped while the job ran")
+    return _again(make, timedelta(0), report, flight.row["memo"], outcome="interrupted")
+
+
+def _failure(flight: Flight, kind: JobKind, error: Exception) -> Retry:
+    """Say of any exception what `Retry` would."""
+    if isinstance(error, Retry):
+        return error
+    if isinstance(error, TimeoutError):
+        report = Report(code="job_timeout", detail=f"not done within {kind.timeout}, or a timeout of its own")
+        return Retry(None, report)
+    log.error("job %d (%s) failed", flight.row["id"], kind.name, exc_info=error)
+    return Retry(None, Report(code="error", detail=f"{type(error).__name__}: {error}"))
+
+
+def _failed(flight: Flight, kind: JobKind, retry: Retry, make: Make, jitter: Callable[[], float]) -> Result:
     spent = flight.row["spent"] + 1
+    report = retry.report if retry.report is not None else Report()
     if spent >= flight.row["max_attempts"]:
-        return Result(
-            **base,
-            state="discarded",
-            reason="exhausted",
-            charges=True,
-            outcome=report.outcome or "failed",
-            report=report,
+        return make(
+            state="discarded", reason="exhausted", charges=True, outcome=report.outcome or "failed", report=report
         )
-    if delay is None:
-        delay = kind.backoff(spent) * (0.9 + 0.2 * jitter())
-    return _again(base, delay, report, memo, outcome="failed", charges=True)
+    delay = kind.backoff(spent) * (0.9 + 0.2 * jitter()) if retry.delay is None else retry.delay
+    return replace(_again(make, delay, report, retry.memo, outcome="failed"), charges=True)
 
 
-def _again(
-    base: dict[str, int],
-    delay: timedelta,
-    report: Report | None,
-    memo: dict[str, object] | None,
-    *,
-    outcome: str,
-    charges: bool,
-) -> Result:
-    report = report or Report()
-    delay_s = max(0.0, min(delay, LONGEST_DELAY).total_seconds())
-    return Result(
-        **base,
+def _again(make: Make, delay: timedelta, report: Report | None, memo: JsonObject | None, *, outcome: str) -> Result:
+    report = report if report is not None else Report()
+    return make(
         state="retryable",
-        delay_s=delay_s,
-        charges=charges,
+        delay_s=max(0.0, min(delay, LONGEST_DELAY).total_seconds()),
         memo=memo,
         outcome=report.outcome or outcome,
         report=report,
     )
 
 
-def _final(base: dict[str, int], state: str, reason: str, report: Report | None) -> Result:
-    report = report or Report()
-    charges = state == "discarded"
-    return Result(**base, state=state, reason=reason, charges=charges, outcome=report.outcome or state, report=report)
+def _final(make: Make, state: str, report: Report | None, reason: str | None = None) -> Result:
+    report = report if report is not None else Report()
+    return make(
+        state=state, reason=reason, charges=state == "discarded", outcome=report.outcome or state, report=report
+    )

@@ -84,3 +84,18 @@ def test_a_home_out_of_the_accounts_reach_is_refused_and_nothing_is_opened_up(ro
             EmbeddedPostgres(home).start()
     assert root.stat().st_mode & 0o777 == 0o700
     assert not list(root.iterdir())
+
+
+def test_a_socket_folder_that_is_open_to_others_is_not_used(root: Path) -> None:
+    home = root / ("long" * 30)
+    server = EmbeddedPostgres(home, durable=False)
+    try:
+        dsn = server.start()
+        server.stop()
+        taken = Path((home / "sockets").read_text())
+        taken.mkdir()
+        taken.chmod(0o777)
+        assert server.start() != dsn
+        taken.rmdir()
+    finally:
+        server.stop()

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from delivery.adapters.http import LOCAL, Allowance, Guard, Limits
+from delivery.adapters.http import LOCAL, Allowance, Guard, GuardedTransport, Limits, Verdict
 from delivery.channels import MAX_REPLY_BYTES, MAX_REPLY_HEADERS, Fault, FaultCode, Reply
 from tests.delivery.adapters.http.receivers import (
     NO_CONTENT,
@@ -50,13 +50,13 @@ async def test_the_bytes_on_the_wire_are_the_body_and_headers_keep_their_order(m
     assert line == b"POST /hook?token=s3cret HTTP/1.1"
     assert [name.split(b":")[0].lower() for name in lines] == [
         b"host",
-        b"content-length",
         b"accept-encoding",
+        b"content-length",
         b"x-custom",
         b"content-type",
         b"webhook-signature",
     ]
-    assert lines[2] == b"accept-encoding: identity"
+    assert lines[1] == b"accept-encoding: identity"
     assert lines[0].endswith(f"127.0.0.1:{there.port}".encode())
 
 
@@ -163,6 +163,28 @@ async def test_a_kept_connection_seen_closed_is_replaced(make_channel):
         for _ in range(3):
             assert reply_of(await channel.send(message(there.url))).status == 200
     assert there.connections == 3
+
+
+class _LosingGuard(Guard):
+    """Lose the kept connection between the moment it is judged and the first byte."""
+
+    transport: GuardedTransport
+
+    def verdict(self, address: str, port: int, owner_id: str) -> Verdict:
+        for wire in self.transport._pool._open:
+            wire._transport.abort()
+        return super().verdict(address, port, owner_id)
+
+
+async def test_a_kept_connection_lost_before_the_first_byte_is_replaced(make_channel):
+    guard = _LosingGuard(allowed=LOCAL)
+    guard.transport = GuardedTransport(guard)
+    channel = make_channel(guard, transport=guard.transport)
+    async with receiver(answering(OK)) as there:
+        for _ in range(2):
+            assert reply_of(await channel.send(message(there.url))).status == 200
+    assert there.connections == 2
+    assert len(there.received) == 2
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])

@@ -1,0 +1,170 @@
+"""What owners want, as columns and back. Instants come back in UTC, whatever the session's time zone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, timedelta
+from typing import Any, assert_never
+
+from psycopg.rows import DictRow
+
+from subscriptions.model import (
+    Endpoint,
+    EndpointState,
+    EndpointTarget,
+    EventType,
+    Exposure,
+    HandlerTarget,
+    Subscription,
+    Target,
+)
+from subscriptions.store import Change, StoredKey
+
+Columns = dict[str, Any]
+Headers = tuple[tuple[str, str], ...]
+
+_MS = timedelta(milliseconds=1)
+
+
+def type_columns(event_type: EventType) -> Columns:
+    """Write a type."""
+    exposure = event_type.exposure.value
+    return {"type": event_type.type, "exposure": exposure, "description": event_type.description}
+
+
+def type_of(row: DictRow) -> EventType:
+    """Read a type."""
+    return EventType(type=row["type"], exposure=Exposure(row["exposure"]), description=row["description"])
+
+
+def endpoint_columns(endpoint: Endpoint, sealed_headers: bytes | None) -> Columns:
+    """Write an endpoint; its timeout loses what is less than a millisecond."""
+    return {
+        "id": endpoint.id,
+        "owner_id": endpoint.owner_id,
+        "url": endpoint.url,
+        "description": endpoint.description,
+        "policy": endpoint.policy,
+        "headers": sealed_headers,
+        "job_limit": endpoint.limit,
+        "timeout_ms": endpoint.timeout // _MS,
+        "overrides": _json(endpoint.overrides),
+        "state": endpoint.state.value,
+        "state_reason": endpoint.state_reason,
+        "state_by": endpoint.state_by,
+        "created_at": endpoint.created_at,
+        "updated_at": endpoint.updated_at,
+    }
+
+
+def endpoint_of(row: DictRow, headers: Headers) -> Endpoint:
+    """Read an endpoint, with its headers opened by the caller."""
+    return Endpoint(
+        id=row["id"],
+        owner_id=row["owner_id"],
+        url=row["url"],
+        description=row["description"],
+        policy=row["policy"],
+        headers=headers,
+        limit=row["job_limit"],
+        timeout=row["timeout_ms"] * _MS,
+        overrides=row["overrides"],
+        state=EndpointState(row["state"]),
+        state_reason=row["state_reason"],
+        state_by=row["state_by"],
+        created_at=row["created_at"].astimezone(UTC),
+        updated_at=row["updated_at"].astimezone(UTC),
+    )
+
+
+def subscription_columns(subscription: Subscription) -> Columns:
+    """Write a subscription."""
+    return {
+        "id": subscription.id,
+        "owner_id": subscription.owner_id,
+        "name": subscription.name,
+        "patterns": list(subscription.patterns),
+        "created_at": subscription.created_at,
+        **_target_columns(subscription.target),
+    }
+
+
+def _target_columns(target: Target) -> Columns:
+    match target:
+        case EndpointTarget(endpoint_id=endpoint_id):
+            return {"endpoint_id": endpoint_id, "handler": None, "coalesces": False}
+        case HandlerTarget(kind=kind, coalesce=coalesce):
+            return {"endpoint_id": None, "handler": kind, "coalesces": coalesce}
+        case _:
+            assert_never(target)
+
+
+def subscription_of(row: DictRow) -> Subscription:
+    """Read a subscription."""
+    return Subscription(
+        id=row["id"],
+        owner_id=row["owner_id"],
+        name=row["name"],
+        patterns=tuple(row["patterns"]),
+        target=_target_of(row),
+        created_at=row["created_at"].astimezone(UTC),
+    )
+
+
+def _target_of(row: DictRow) -> Target:
+    if row["endpoint_id"] is not None:
+        return EndpointTarget(endpoint_id=row["endpoint_id"])
+    return HandlerTarget(kind=row["handler"], coalesce=row["coalesces"])
+
+
+def key_columns(key: StoredKey) -> Columns:
+    """Write a sealed key."""
+    return {
+        "id": key.id,
+        "endpoint_id": key.endpoint_id,
+        "sealed": key.sealed,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+    }
+
+
+def key_of(row: DictRow) -> StoredKey:
+    """Read a sealed key."""
+    return StoredKey(
+        id=row["id"],
+        endpoint_id=row["endpoint_id"],
+        sealed=row["sealed"],
+        created_at=row["created_at"].astimezone(UTC),
+        expires_at=row["expires_at"] and row["expires_at"].astimezone(UTC),
+    )
+
+
+def change_columns(change: Change) -> Columns:
+    """Write a change."""
+    return {
+        "owner_id": change.owner_id,
+        "of": change.of,
+        "what": change.what,
+        "by": change.by,
+        "at": change.at,
+        "before": _json(change.before),
+        "after": _json(change.after),
+    }
+
+
+def change_of(row: DictRow) -> Change:
+    """Read a change."""
+    return Change(
+        owner_id=row["owner_id"],
+        what=row["what"],
+        of=row["subject"],
+        by=row["made_by"],
+        at=row["made_at"].astimezone(UTC),
+        before=row["before"] or {},
+        after=row["after"] or {},
+    )
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), ensure_ascii=False)

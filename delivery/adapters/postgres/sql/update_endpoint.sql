@@ -1,0 +1,11 @@
+-- Write an endpoint; returns whether its lane must follow: another limit, another state. Index: endpoint_pkey.
+WITH old AS (
+  SELECT id, job_limit, state FROM tidings.endpoint
+  WHERE id = %(id)s AND owner_id = %(owner_id)s FOR NO KEY UPDATE
+)
+UPDATE tidings.endpoint AS e
+SET url = %(url)s, description = %(description)s, policy = %(policy)s, headers = %(headers)s,
+    job_limit = %(job_limit)s, timeout_ms = %(timeout_ms)s, overrides = %(overrides)s, state = %(state)s,
+    state_reason = %(state_reason)s, state_by = %(state_by)s, updated_at = %(updated_at)s
+FROM old WHERE e.id = old.id
+RETURNING old.job_limit <> e.job_limit AS limit_changed, old.state <> e.state AS state_changed

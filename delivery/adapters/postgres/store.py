@@ -1,0 +1,207 @@
+"""Keep endpoints, subscriptions, types, sealed keys and the record of changes, in the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import DictRow, dict_row
+
+from delivery.adapters.postgres.crew import LANES_CHANNEL
+from delivery.adapters.postgres.faults import mapped
+from delivery.adapters.postgres.rows import (
+    Columns,
+    Headers,
+    change_columns,
+    change_of,
+    endpoint_columns,
+    endpoint_of,
+    key_columns,
+    key_of,
+    subscription_columns,
+    subscription_of,
+    type_columns,
+    type_of,
+)
+from delivery.adapters.postgres.statements import statement
+from delivery.compiler import endpoint_lane
+from delivery.errors import NotFound
+from delivery.sealing import SealError
+from subscriptions.model import Endpoint, EndpointState, EventType, Subscription
+from subscriptions.store import Change, StoredKey
+
+log = logging.getLogger("tidings.store")
+
+#: Seal or open the headers of one endpoint: (bytes, owner_id, endpoint_id) -> bytes.
+HeaderSeal = Callable[[bytes, str, UUID], bytes]
+
+
+class PostgresStore:
+    """`subscriptions.store.Store`, bound to one open transaction.
+
+    An endpoint's lane follows its limit and state, in the same transaction. Headers are sealed at rest. Where
+    they do not open (the key is gone), `endpoint` and `lock_endpoint` raise SealError, so that nothing is sent
+    or written back without them; `endpoints` shows such an endpoint with no headers, and logs which.
+
+    Every method raises InvalidInput for text that PostgreSQL cannot keep, TransactionConflict for a deadlock
+    or a lost serialisation, and Unavailable where the database does not answer: roll back then.
+    """
+
+    def __init__(self, tx: AsyncConnection[Any], seal_headers: HeaderSeal, open_headers: HeaderSeal) -> None:
+        """Work in `tx`, which the caller commits; `open_headers` raises SealError for what does not open."""
+        self._tx, self._seal_headers, self._open_headers = tx, seal_headers, open_headers
+
+    # Types ------------------------------------------------------------------------------------------------------
+
+    async def declare_type(self, event_type: EventType) -> EventType | None:
+        """Add a type, or return the one that stands."""
+        if await self._run("declare_type", type_columns(event_type)):
+            return None
+        [row] = await self._run("lock_type", {"type": event_type.type})  # types never go
+        return type_of(row)
+
+    async def update_type(self, event_type: EventType) -> None:
+        """Write exposure and description."""
+        await self._run("update_type", type_columns(event_type))
+
+    async def types(self) -> Sequence[EventType]:
+        """List all declared types."""
+        return [type_of(row) for row in await self._run("list_types", {})]
+
+    # Endpoints --------------------------------------------------------------------------------------------------
+
+    async def add_endpoint(self, endpoint: Endpoint) -> None:
+        """Add an endpoint and its lane."""
+        await self._run("add_endpoint", self._columns(endpoint))
+        await self._set_lane(endpoint, switch=endpoint.state is not EndpointState.ENABLED)
+
+    async def endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
+        """Return one endpoint of the owner."""
+        rows = await self._run("read_endpoint", {"id": endpoint_id, "owner_id": owner_id})
+        return endpoint_of(rows[0], self._opened(rows[0])) if rows else None
+
+    async def lock_endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
+        """Return one endpoint of the owner, locked."""
+        rows = await self._run("lock_endpoint", {"id": endpoint_id, "owner_id": owner_id})
+        return endpoint_of(rows[0], self._opened(rows[0])) if rows else None
+
+    async def endpoints(
+        self, owner_id: str | None, *, limit: int = 50, after: UUID | None = None
+    ) -> Sequence[Endpoint]:
+        """List endpoints that are not removed."""
+        rows = await self._run("list_endpoints", {"owner_id": owner_id, "after": after, "limit": limit})
+        return [endpoint_of(row, self._shown(row)) for row in rows]
+
+    async def update_endpoint(self, endpoint: Endpoint) -> None:
+        """Write an endpoint; its lane follows, and the lane's process hears of it when this commits.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+        """
+        rows = await self._run("update_endpoint", self._columns(endpoint))
+        if not rows:
+            raise NotFound(f"no endpoint {endpoint.id} of this owner: add it first")
+        limit_changed, state_changed = rows[0]["limit_changed"], rows[0]["state_changed"]
+        if limit_changed or state_changed:
+            lane_id = await self._set_lane(endpoint, switch=state_changed)
+            await self._run("notify", {"channel": LANES_CHANNEL, "payload": str(lane_id)})
+
+    async def _set_lane(self, endpoint: Endpoint, *, switch: bool) -> int:
+        """Make the lane or set its limit; its switch only if asked, for switching on also ends a pause."""
+        key = endpoint_lane(endpoint.id)
+        lane = {"key": key, "owner_id": endpoint.owner_id, "job_limit": endpoint.limit}
+        [row] = await self._run("limit_lane", lane)
+        if switch:
+            await self._run("switch_lane", {"key": key, "is_on": endpoint.state is EndpointState.ENABLED})
+        return int(row["id"])
+
+    def _columns(self, endpoint: Endpoint) -> Columns:
+        sealed = None
+        if endpoint.headers:
+            plaintext = json.dumps(endpoint.headers).encode()
+            sealed = self._seal_headers(plaintext, endpoint.owner_id, endpoint.id)
+        return endpoint_columns(endpoint, sealed)
+
+    def _opened(self, row: DictRow) -> Headers:
+        if row["headers"] is None:
+            return ()
+        plaintext = self._open_headers(row["headers"], row["owner_id"], row["id"])
+        return tuple((name, value) for name, value in json.loads(plaintext))
+
+    def _shown(self, row: DictRow) -> Headers:
+        try:
+            return self._opened(row)
+        except SealError as error:
+            log.warning("endpoint %s is listed without its headers: %s", row["id"], error)
+            return ()
+
+    # Subscriptions ----------------------------------------------------------------------------------------------
+
+    async def add_subscription(self, subscription: Subscription) -> bool:
+        """Add a subscription, unless the name is taken."""
+        added = await self._run("add_subscription", subscription_columns(subscription))
+        await self._rerouted(added)
+        return bool(added)
+
+    async def subscription(self, owner_id: str | None, name: str) -> Subscription | None:
+        """Return one subscription."""
+        rows = await self._run("read_subscription", {"owner_id": owner_id, "name": name})
+        return subscription_of(rows[0]) if rows else None
+
+    async def subscriptions(self, owner_id: str | None) -> Sequence[Subscription]:
+        """List subscriptions by name."""
+        return [subscription_of(row) for row in await self._run("list_subscriptions", {"owner_id": owner_id})]
+
+    async def remove_subscription(self, owner_id: str | None, name: str) -> Subscription | None:
+        """Remove one subscription."""
+        rows = await self._run("remove_subscription", {"owner_id": owner_id, "name": name})
+        await self._rerouted(rows)
+        return subscription_of(rows[0]) if rows else None
+
+    async def remove_subscriptions_to(self, endpoint_id: UUID) -> Sequence[Subscription]:
+        """Remove every subscription to the endpoint."""
+        rows = await self._run("remove_subscriptions_to", {"endpoint_id": endpoint_id})
+        await self._rerouted(rows)
+        return [subscription_of(row) for row in rows]
+
+    async def routing(self, owner_ids: Collection[str]) -> Sequence[Subscription]:
+        """Return what the events of these owners are routed by."""
+        rows = await self._run("read_routing", {"owner_ids": list(owner_ids)})
+        return [subscription_of(row) for row in rows]
+
+    async def _rerouted(self, changed: Sequence[DictRow]) -> None:
+        if changed:
+            await self._run("raise_routes_version", {})
+
+    # Keys and changes -------------------------------------------------------------------------------------------
+
+    async def keys(self, endpoint_id: UUID, now: datetime) -> Sequence[StoredKey]:
+        """Return the keys that have not expired."""
+        return [key_of(row) for row in await self._run("read_keys", {"endpoint_id": endpoint_id, "now": now})]
+
+    async def add_key(self, key: StoredKey) -> None:
+        """Add a key."""
+        await self._run("add_key", key_columns(key))
+
+    async def expire_keys(self, endpoint_id: UUID, at: datetime) -> None:
+        """Let keys expire, never later than they would."""
+        await self._run("expire_keys", {"endpoint_id": endpoint_id, "at": at})
+
+    async def record_change(self, change: Change) -> None:
+        """Keep a change."""
+        await self._run("record_change", change_columns(change))
+
+    async def history(self, of: str, *, limit: int = 50) -> Sequence[Change]:
+        """List the changes of one thing, newest first, whoever owns it: each says whose it is."""
+        return [change_of(row) for row in await self._run("list_changes", {"of": of, "limit": limit})]
+
+    async def _run(self, name: str, parameters: Columns) -> list[DictRow]:
+        with mapped():
+            async with self._tx.cursor(row_factory=dict_row) as cursor:
+                await cursor.execute(statement(name), parameters)
+                return await cursor.fetchall() if cursor.description else []

@@ -1,0 +1,35 @@
+"""What one delivery is made of (port)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from delivery.events import Event
+from subscriptions.model import Endpoint, Exposure
+from subscriptions.store import StoredKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """An event on its way to an endpoint, as both stand now."""
+
+    event: Event
+    exposure: Exposure
+    endpoint: Endpoint
+    keys: tuple[StoredKey, ...]  #: not expired, newest first, sealed
+    loaded_at: datetime  #: on the database's clock, which signatures are dated by
+
+
+class Deliveries(Protocol):
+    """Find what is to be sent."""
+
+    async def load(self, event_id: UUID, endpoint_id: UUID) -> Parcel | None:
+        """Return the parcel, or None where the event or the endpoint is no longer kept.
+
+        Raises:
+            Unavailable: the database did not answer.
+            SealError: the endpoint's headers cannot be opened.
+        """

@@ -1,0 +1,103 @@
+"""Settings: the only reader of the environment.
+
+Each field is read from `TIDINGS_<NAME>`; a value handed in wins. A duration is written as `90s`, `5m`, `2h`,
+`7d`, `250ms`, or a bare number of seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from delivery.errors import ConfigurationError, InvalidInput
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?", re.ASCII)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
+#: The longest duration that is taken.
+LONGEST = timedelta(days=3650)
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration such as `90s`, `5m`, `2h`, `7d`, `250ms` or `30` (seconds).
+
+    Raises:
+        InvalidInput: it is none, or longer than ten years.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or len(text) > 24:
+        raise InvalidInput(f"{text[:40]!r} is no duration: write 90s, 5m, 2h, 7d or 250ms")
+    seconds = float(found["number"]) * _UNITS[found["unit"]]
+    if seconds > LONGEST.total_seconds():
+        raise InvalidInput(f"{text!r} is too long: ten years is the most")
+    return timedelta(seconds=seconds)
+
+
+def _duration_in(value: Any) -> Any:
+    return duration(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration_in)]
+
+
+def default_home() -> Path:
+    """Return the state folder of this account: below /var/lib for root, else in the user's data folder."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/tidings")
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "tidings"
+
+
+class Settings(BaseSettings):
+    """How this process runs."""
+
+    model_config = SettingsConfigDict(env_prefix="TIDINGS_", extra="forbid", frozen=True, env_ignore_empty=True)
+
+    #: libpq connection string or URL; None = the embedded PostgreSQL. May hold a password: never printed.
+    database_url: SecretStr | None = None
+    #: State folder: the embedded database and, with it, the key that seals secrets.
+    home: Path = Field(default_factory=default_home)
+    #: Key-encryption keys, `tdk_...`, separated by commas: the first seals, all open.
+    keys: SecretStr | None = None
+    #: Whose endpoints and events a command speaks of.
+    owner: str = "default"
+    #: Networks that may be sent to although they are not public, as CIDR or CIDR:port, separated by commas.
+    allow: str = ""
+
+    slots: int = Field(default=200, ge=1, le=10_000)  #: deliveries in flight in one process
+    pool_size: int = Field(default=10, ge=4, le=500)  #: database connections of one process, besides two listeners
+    lease: Duration = timedelta(seconds=30)  #: how long a claimed job is kept from others when its process dies
+    shard_lease: Duration = timedelta(seconds=10)  #: how long lanes are kept from others when their process dies
+    poll: Duration = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
+    relay_poll: Duration = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
+    grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
+    max_age: Duration = timedelta(days=14)  #: a delivery that has not settled by then is discarded as expired
+    retention: Duration = timedelta(days=30)  #: how long settled deliveries, their attempts and events are kept
+
+    @property
+    def dsn(self) -> str | None:
+        """Return the connection string, for connecting only."""
+        return self.database_url.get_secret_value() if self.database_url is not None else None
+
+
+def read_settings(**given: Any) -> Settings:
+    """Read settings from the environment; what is given wins, None is as if it were not given.
+
+    Raises:
+        ConfigurationError: a value is refused; the message names the setting, never the value of a secret.
+    """
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        _refuse(error)
+
+
+def _refuse(error: ValidationError) -> NoReturn:
+    first = error.errors(include_input=False, include_url=False)[0]
+    name = ".".join(str(part) for part in first["loc"]).upper()
+    raise ConfigurationError(f"TIDINGS_{name}: {first['msg'].removeprefix('Value error, ')}") from None

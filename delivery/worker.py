@@ -1,0 +1,201 @@
+"""Deliver: load, sign, send, classify, say what came of it. One attempt; the job layer owns every retry."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Protocol
+from uuid import UUID
+
+from delivery import backoff, envelope
+from delivery.attempts import Report
+from delivery.channels import Channel, Fault, FaultCode, Message, PermanentError, Reply, RetryableError
+from delivery.classifier import Delivered, Ours, Permanent, Verdict, classify
+from delivery.compiler import endpoint_lane
+from delivery.deliveries import Deliveries, Parcel
+from delivery.errors import TidingsError
+from delivery.jobs import Cancel, Discard, Job, Retry, Snooze
+from delivery.sealing import SealError
+from signing import SigningSecret, WebhookSigner
+from subscriptions.model import Endpoint, EndpointState, Exposure
+from subscriptions.policies import POLICIES
+from subscriptions.store import StoredKey
+
+log = logging.getLogger("tidings.delivery")
+
+#: How much of a response's head is kept, in bytes.
+MAX_HEAD_BYTES = 16_384
+#: A delivery that met its endpoint just as it was disabled looks again after this, if its lane is on.
+_DISABLED_AGAIN = timedelta(seconds=5)
+
+Answer = Reply | Fault | RetryableError | PermanentError
+
+
+class Lanes(Protocol):
+    """Hold a lane: what the worker needs of the runtime."""
+
+    def __call__(self, lane: str, pause: timedelta, /) -> Awaitable[None]:
+        """Start no job of the lane for that long."""
+
+
+class DeliverWorker:
+    """The handler of `webhook.deliver`. Idempotent but for the send itself, which is at least once."""
+
+    def __init__(
+        self,
+        deliveries: Deliveries,
+        channel: Channel,
+        open_key: Callable[[StoredKey, Endpoint], SigningSecret],
+        *,
+        disable: Callable[[Endpoint, str], Awaitable[None]],
+        pause: Lanes,
+        user_agent: str,
+        jitter: Callable[[], float] = lambda: random.uniform(-1.0, 1.0),  # noqa: S311 - spreads load, hides nothing
+    ) -> None:
+        self._deliveries, self._channel, self._open_key = deliveries, channel, open_key
+        self._disable, self._pause = disable, pause
+        self._user_agent, self._jitter = user_agent, jitter
+
+    async def __call__(self, job: Job) -> Report:
+        """Make one attempt of one delivery."""
+        try:
+            parcel = await self._deliveries.load(UUID(job.args["event_id"]), UUID(job.args["endpoint_id"]))
+        except TidingsError as error:
+            code = FaultCode.UNREADABLE_KEY if isinstance(error, SealError) else FaultCode.INTERNAL_ERROR
+            raise await self._outcome(job, None, Fault(code=code, detail=str(error)), 0.0) from error
+        parcel = _sendable(parcel)
+        started = time.monotonic()
+        answer = await self.attempt(parcel, job.holds_lease)
+        raised = await self._outcome(job, parcel, answer, time.monotonic() - started)
+        if isinstance(raised, Report):
+            return raised
+        raise raised
+
+    async def attempt(self, parcel: Parcel, holds_lease: Callable[[], bool] = lambda: True) -> Answer:
+        """Sign and send once."""
+        try:
+            message = self._message(parcel)
+        except SealError as error:
+            return Fault(code=FaultCode.UNREADABLE_KEY, detail=str(error))
+        if not holds_lease():
+            raise Snooze(timedelta(0), Report(outcome="ours", code="lease_lost", detail="not sent: the lease was over"))
+        try:
+            return await self._channel.send(message)
+        except (RetryableError, PermanentError) as error:
+            return error
+
+    def _message(self, parcel: Parcel) -> Message:
+        endpoint, event = parcel.endpoint, parcel.event
+        body = envelope.body(event)
+        signer = WebhookSigner([self._open_key(key, endpoint) for key in parcel.keys])
+        signed = dict(signer.headers(str(event.id), body, timestamp=parcel.loaded_at))
+        if event.traceparent is not None:
+            signed["traceparent"] = event.traceparent
+        return Message(
+            owner_id=endpoint.owner_id,
+            url=endpoint.url,
+            headers=envelope.attempt_headers(endpoint.headers, signed.items(), user_agent=self._user_agent),
+            body=body,
+            timeout=endpoint.timeout,
+        )
+
+    async def _outcome(
+        self, job: Job, parcel: Parcel | None, answer: Answer, took: float
+    ) -> Report | Snooze | Retry | Discard:
+        overrides: Mapping[str, str] = parcel.endpoint.overrides if parcel else {}
+        verdict = classify(answer, overrides)
+        if parcel is not None and isinstance(verdict, Delivered | Permanent) and verdict.disable:
+            try:
+                await self._disable(parcel.endpoint, verdict.code)
+            except TidingsError as error:
+                verdict = Ours(code=FaultCode.INTERNAL_ERROR.value, rule=f"the endpoint could not be disabled: {error}")
+        report = _report(answer, verdict)
+        outcome = await self._judged(job, parcel, verdict, report)
+        _log_line(job, verdict, took)
+        return outcome
+
+    async def _judged(
+        self, job: Job, parcel: Parcel | None, verdict: Verdict, report: Report
+    ) -> Report | Snooze | Retry | Discard:
+        match verdict:
+            case Delivered():
+                return report
+            case Permanent():
+                return Discard(verdict.code, report)
+            case _:
+                policy = POLICIES[parcel.endpoint.policy if parcel else "standard"]
+                now = parcel.loaded_at if parcel else job.created_at
+                step = backoff.plan(
+                    policy, verdict, job.memo, spent=job.spent, now=now, jitter=self._jitter
+                )
+        if step.pause_lane is not None and parcel is not None:
+            await self._try_pause(parcel.endpoint, step.pause_lane)
+        return _stepped(step, report)
+
+    async def _try_pause(self, endpoint: Endpoint, pause: timedelta) -> None:
+        try:
+            await self._pause(endpoint_lane(endpoint.id), pause)
+        except TidingsError as error:
+            log.warning("endpoint %s: its lane could not be paused: %s", endpoint.id, error)
+
+
+def _sendable(parcel: Parcel | None) -> Parcel:
+    """Return the parcel, where it may still be sent."""
+    if parcel is None:
+        raise Cancel("event_removed")
+    match parcel.endpoint.state:
+        case EndpointState.REMOVED:
+            raise Cancel("endpoint_removed")
+        case EndpointState.DISABLED:
+            report = Report(outcome="ours", code="endpoint_disabled", detail="not sent: the endpoint is disabled")
+            raise Snooze(_DISABLED_AGAIN, report)
+        case EndpointState.ENABLED:
+            pass
+    if parcel.exposure is not Exposure.WEBHOOK:
+        raise Discard("not_exposed", Report(outcome="permanent", code="not_exposed", detail="the type is internal now"))
+    return parcel
+
+
+def _stepped(step: backoff.Step, report: Report) -> Snooze | Retry | Discard:
+    match step.kind:
+        case backoff.Move.SNOOZE:
+            return Snooze(step.delay, report, memo=step.memo)
+        case backoff.Move.RETRY if not step.charges:
+            return Snooze(step.delay, report, memo=step.memo)
+        case backoff.Move.RETRY:
+            return Retry(step.delay, report, memo=step.memo)
+        case backoff.Move.GIVE_UP:
+            return Discard(step.reason or "exhausted", report)
+
+
+def _report(answer: Answer, verdict: Verdict) -> Report:
+    common = {"outcome": verdict.outcome, "code": verdict.code, "rule": verdict.rule}
+    match answer:
+        case Reply():
+            head = b"HTTP/1.1 %d\r\n" % answer.status + b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
+            location = answer.header("location") if 300 <= answer.status < 400 else None
+            detail = f"redirects to {location}, which is not followed" if location else answer.body_note
+            return Report(
+                **common, status=answer.status, head=head[:MAX_HEAD_BYTES], body=answer.body or None, detail=detail
+            )
+        case Fault():
+            return Report(**common, detail=answer.detail or None)
+        case _:
+            return Report(**common)
+
+
+def _log_line(job: Job, verdict: Verdict, took: float) -> None:
+    log.info(
+        "event=%s endpoint=%s attempt=%d verdict=%s code=%s ms=%d",
+        job.args["event_id"],
+        job.args["endpoint_id"],
+        job.attempt,
+        verdict.outcome,
+        verdict.code,
+        took * 1000,
+    )
+
+
