@@ -28,9 +28,7 @@ OURS_FIRST, OURS_LAST = timedelta(seconds=1), timedelta(minutes=5)
 _ZERO = timedelta(0)
 _SECONDS = re.compile(r"[0-9]{1,9}")
 #: The three forms of RFC 9110, section 5.6.7, loosely; a parser that takes more looks at it next.
-_HTTP_DATE = re.compile(
-    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? [ -~]{0,40}[0-9]{2}:[0-9]{2}:[0-9]{2}[ -~]{0,20}"
-)
+_HTTP_DATE = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? [ -~]{0,40}[0-9]{2}:[0-9]{2}:[0-9]{2}[ -~]{0,20}")
 
 
 class Move(StrEnum):
@@ -119,9 +117,7 @@ def _full(policy: RetryPolicy, verdict: Retryable, spent: int, jitter: Callable[
     return Step(kind=Move.RETRY, verdict=verdict, delay=delay, memo={}, charges=True)
 
 
-def _short(
-    policy: RetryPolicy, verdict: Retryable, memo: JsonObject, spent: int, jitter: Callable[[], float]
-) -> Step:
+def _short(policy: RetryPolicy, verdict: Retryable, memo: JsonObject, spent: int, jitter: Callable[[], float]) -> Step:
     before = _count(memo, "short")
     if before + 1 >= policy.short_attempts:
         return _exhausted(verdict, f"{policy.name}: {before + 1} such answers in a row ({verdict.rule})")

@@ -175,9 +175,7 @@ _FAULT_ROWS = (
     ),
     Row(
         rule="TLS failed",
-        codes=frozenset(
-            {FaultCode.TLS_EXPIRED, FaultCode.TLS_HOSTNAME, FaultCode.TLS_UNTRUSTED, FaultCode.TLS_ERROR}
-        ),
+        codes=frozenset({FaultCode.TLS_EXPIRED, FaultCode.TLS_HOSTNAME, FaultCode.TLS_UNTRUSTED, FaultCode.TLS_ERROR}),
         judgement=Judgement.RETRYABLE,
     ),
     Row(rule="no HTTP", codes=frozenset({FaultCode.PROTOCOL_ERROR}), judgement=Judgement.RETRYABLE),

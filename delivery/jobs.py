@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 from uuid import UUID
 
 from delivery.attempts import Attempt, Report
@@ -157,7 +157,7 @@ class Enqueued:
 class Jobs(Protocol):
     """Put work on the queue."""
 
-    def with_(self, tx: Any, /) -> Self:
+    def with_(self, tx: Any, /) -> Jobs:
         """Bind to the caller's transaction; nothing is visible before it commits."""
 
     async def enqueue(self, kind: str, args: JsonObject, options: EnqueueOptions = DEFAULT) -> JobId:
@@ -279,8 +279,8 @@ class Inspector(Protocol):
         Page on with `after` = the last id returned; an empty answer says there are no more.
         """
 
-    async def cancel_many(self, which: JobFilter, *, by: str, limit: int) -> Sequence[JobId]:
-        """Cancel up to `limit` jobs that wait, oldest first."""
+    async def cancel_many(self, which: JobFilter, *, by: str, limit: int, after: JobId = 0) -> Sequence[JobId]:
+        """Cancel up to `limit` jobs that wait and ask those that run to stop, oldest first; page as `retry_many`."""
 
     async def periodic(self) -> Sequence[PeriodicRow]:
         """List the periodics with their record, which survives restarts."""
@@ -313,8 +313,8 @@ class Runtime(Jobs, Inspector, Protocol):
     async def wait(self, job_id: JobId, timeout: timedelta) -> JobRow:
         """Return the job once it is final, or as it is when `timeout` is over or too many wait already."""
 
-    async def pause_lane(self, lane: str, until: datetime) -> None:
-        """Start no job of the lane before `until`; a later pause stands over an earlier one."""
+    async def pause_lane(self, lane: str, pause: timedelta) -> None:
+        """Start no job of the lane for that long; a longer pause stands over a shorter one, at most a year."""
 
     async def switch_lane(self, lane: str, *, on: bool) -> None:
         """Park a lane's jobs, or let them go on, without writing to its backlog."""

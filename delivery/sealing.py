@@ -154,9 +154,7 @@ class KeyRing:
         head = bytes((_VERSION, len(kek_id))) + kek_id
         return head + self._first.seal(plaintext, _associated(purpose, owner_id, endpoint_id, key_id))
 
-    def open(
-        self, blob: bytes, *, purpose: str, owner_id: str, endpoint_id: UUID | str, key_id: UUID | str
-    ) -> bytes:
+    def open(self, blob: bytes, *, purpose: str, owner_id: str, endpoint_id: UUID | str, key_id: UUID | str) -> bytes:
         """Open a value that was sealed for this place.
 
         Raises:

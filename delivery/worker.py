@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
@@ -62,17 +63,17 @@ class DeliverWorker:
     async def __call__(self, job: Job) -> Report:
         """Make one attempt of one delivery."""
         try:
-            parcel = await self._deliveries.load(UUID(job.args["event_id"]), UUID(job.args["endpoint_id"]))
+            loaded = await self._deliveries.load(UUID(job.args["event_id"]), UUID(job.args["endpoint_id"]))
         except TidingsError as error:
             code = FaultCode.UNREADABLE_KEY if isinstance(error, SealError) else FaultCode.INTERNAL_ERROR
-            raise await self._outcome(job, None, Fault(code=code, detail=str(error)), 0.0) from error
-        parcel = _sendable(parcel)
+            fault = Fault(code=code, detail=str(error))
+            return await self._concluded(job, None, fault, classify(fault))
+        parcel = _sendable(loaded)
         started = time.monotonic()
         answer = await self.attempt(parcel, job.holds_lease)
-        raised = await self._outcome(job, parcel, answer, time.monotonic() - started)
-        if isinstance(raised, Report):
-            return raised
-        raise raised
+        verdict = await self._carried_out(parcel, classify(answer, parcel.endpoint.overrides))
+        _log_line(job, verdict, time.monotonic() - started)
+        return await self._concluded(job, parcel, answer, verdict)
 
     async def attempt(self, parcel: Parcel, holds_lease: Callable[[], bool] = lambda: True) -> Answer:
         """Sign and send once."""
@@ -102,38 +103,35 @@ class DeliverWorker:
             timeout=endpoint.timeout,
         )
 
-    async def _outcome(
-        self, job: Job, parcel: Parcel | None, answer: Answer, took: float
-    ) -> Report | Snooze | Retry | Discard:
-        overrides: Mapping[str, str] = parcel.endpoint.overrides if parcel else {}
-        verdict = classify(answer, overrides)
-        if parcel is not None and isinstance(verdict, Delivered | Permanent) and verdict.disable:
-            try:
-                await self._disable(parcel.endpoint, verdict.code)
-            except TidingsError as error:
-                verdict = Ours(code=FaultCode.INTERNAL_ERROR.value, rule=f"the endpoint could not be disabled: {error}")
-        report = _report(answer, verdict)
-        outcome = await self._judged(job, parcel, verdict, report)
-        _log_line(job, verdict, took)
-        return outcome
+    async def _carried_out(self, parcel: Parcel, verdict: Verdict) -> Verdict:
+        """Disable the endpoint where the verdict says so; where that fails, the delivery is tried again."""
+        if not isinstance(verdict, Delivered | Permanent) or not verdict.disable:
+            return verdict
+        try:
+            await self._disable(parcel.endpoint, verdict.code)
+        except TidingsError as error:
+            return Ours(code=FaultCode.INTERNAL_ERROR.value, rule=f"the endpoint could not be disabled: {error}")
+        return verdict
 
-    async def _judged(
-        self, job: Job, parcel: Parcel | None, verdict: Verdict, report: Report
-    ) -> Report | Snooze | Retry | Discard:
+    async def _concluded(self, job: Job, parcel: Parcel | None, answer: Answer, verdict: Verdict) -> Report:
+        """Return the report of a delivered one, raise what else comes next."""
         match verdict:
             case Delivered():
-                return report
+                return _report(answer, verdict)
             case Permanent():
-                return Discard(verdict.code, report)
+                raise Discard(verdict.code, _report(answer, verdict))
             case _:
-                policy = POLICIES[parcel.endpoint.policy if parcel else "standard"]
-                now = parcel.loaded_at if parcel else job.created_at
-                step = backoff.plan(
-                    policy, verdict, job.memo, spent=job.spent, now=now, jitter=self._jitter
-                )
+                raise await self._again(job, parcel, answer, verdict)
+
+    async def _again(
+        self, job: Job, parcel: Parcel | None, answer: Answer, verdict: backoff.Waiting
+    ) -> Snooze | Retry | Discard:
+        policy = POLICIES[parcel.endpoint.policy if parcel else "standard"]
+        now = parcel.loaded_at if parcel else job.created_at
+        step = backoff.plan(policy, verdict, job.memo, spent=job.spent, now=now, jitter=self._jitter)
         if step.pause_lane is not None and parcel is not None:
             await self._try_pause(parcel.endpoint, step.pause_lane)
-        return _stepped(step, report)
+        return _stepped(step, _report(answer, step.verdict))
 
     async def _try_pause(self, endpoint: Endpoint, pause: timedelta) -> None:
         try:
@@ -168,23 +166,23 @@ def _stepped(step: backoff.Step, report: Report) -> Snooze | Retry | Discard:
         case backoff.Move.RETRY:
             return Retry(step.delay, report, memo=step.memo)
         case backoff.Move.GIVE_UP:
-            return Discard(step.reason or "exhausted", report)
+            detail = f"{report.detail}; {step.rule}" if report.detail else step.rule
+            return Discard(step.reason or "exhausted", replace(report, detail=detail))
 
 
 def _report(answer: Answer, verdict: Verdict) -> Report:
-    common = {"outcome": verdict.outcome, "code": verdict.code, "rule": verdict.rule}
+    report = Report(outcome=verdict.outcome, code=verdict.code, rule=verdict.rule)
     match answer:
         case Reply():
             head = b"HTTP/1.1 %d\r\n" % answer.status + b"".join(b"%s: %s\r\n" % pair for pair in answer.headers)
             location = answer.header("location") if 300 <= answer.status < 400 else None
             detail = f"redirects to {location}, which is not followed" if location else answer.body_note
-            return Report(
-                **common, status=answer.status, head=head[:MAX_HEAD_BYTES], body=answer.body or None, detail=detail
-            )
+            body = answer.body or None
+            return replace(report, status=answer.status, head=head[:MAX_HEAD_BYTES], body=body, detail=detail)
         case Fault():
-            return Report(**common, detail=answer.detail or None)
+            return replace(report, detail=answer.detail or None)
         case _:
-            return Report(**common)
+            return report
 
 
 def _log_line(job: Job, verdict: Verdict, took: float) -> None:
@@ -197,5 +195,3 @@ def _log_line(job: Job, verdict: Verdict, took: float) -> None:
         verdict.code,
         took * 1000,
     )
-
-

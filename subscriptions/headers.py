@@ -82,14 +82,10 @@ def check_headers(custom: Iterable[tuple[str, str]]) -> None:
 
 def _check(name: str, value: str) -> None:
     if not _TOKEN.fullmatch(name):
-        raise InvalidEndpoint(
-            f"header name {name[:60]!a} is not a name: use letters, digits and - only, at least one"
-        )
+        raise InvalidEndpoint(f"header name {name[:60]!a} is not a name: use letters, digits and - only, at least one")
     shown = repr(name[:60])
     if is_reserved(name):
-        raise InvalidEndpoint(
-            f"header {shown} is reserved: leave it out, it is set for each delivery or never sent"
-        )
+        raise InvalidEndpoint(f"header {shown} is reserved: leave it out, it is set for each delivery or never sent")
     if len(name) + len(value) > MAX_HEADER_BYTES:
         raise InvalidEndpoint(f"header {shown} is too long: at most {MAX_HEADER_BYTES} bytes, name included")
     if not _VALUE.fullmatch(value):

@@ -16,8 +16,6 @@ from psycopg import sql
 import migrations
 from delivery.adapters.embedded import EmbeddedPostgres
 
-#: Settings that make a throw-away server quick; never for data that matters.
-QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +27,7 @@ def server() -> Iterator[str]:
         return
     home = Path(tempfile.mkdtemp(prefix="tidings-test-"))
     home.chmod(0o711)
-    postgres = EmbeddedPostgres(home, durable=False, conf=QUICK)
+    postgres = EmbeddedPostgres(home, durable=False, conf=("max_connections=300",))
     yield postgres.start()
     postgres.stop()
     shutil.rmtree(home, ignore_errors=True)

@@ -61,6 +61,7 @@ class Crew:
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
+        self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
         self._sweep_now = asyncio.Event()
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
 
@@ -336,7 +337,9 @@ class Crew:
     def _settled(self, rows: Sequence[DictRow]) -> None:
         now = self._now()
         for row in rows:
-            if row["due_in_s"] is not None:
+            if row["due_in_s"] is None:
+                self.ended(row["id"])
+            else:
                 self.book.wake_at(row["lane"], now + max(row["due_in_s"], 0.0))
         self._wake.set()
 

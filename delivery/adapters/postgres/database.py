@@ -38,6 +38,18 @@ class Database:
             dsn, max(4, size // 2), "-c jit=off -c timezone=UTC -c synchronous_commit=off -c statement_timeout=20s"
         )
 
+    @staticmethod
+    def hosts(dsn: str) -> list[tuple[str, int]]:
+        """Return the hosts and ports of a connection string; sockets are none."""
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+        names = str(parts.get("hostaddr") or parts.get("host") or "").split(",")
+        ports = str(parts.get("port") or "5432").split(",")
+        return [
+            (name, int(ports[min(position, len(ports) - 1)] or 5432))
+            for position, name in enumerate(names)
+            if name and not name.startswith(("/", "@"))
+        ]
+
     async def open(self) -> None:
         """Open the pools.
 

@@ -116,9 +116,9 @@ class PostgresInspector:
                 await ring(tx, [(row["lane"], None) for row in await cursor.fetchall()])
         return ids
 
-    async def cancel_many(self, which: JobFilter, *, by: str, limit: int) -> Sequence[JobId]:
+    async def cancel_many(self, which: JobFilter, *, by: str, limit: int, after: JobId = 0) -> Sequence[JobId]:
         """Cancel jobs that wait and ask those that run to stop, oldest first."""
-        rows = await self._match("match_live", which, limit=limit, after=0)
+        rows = await self._match("match_live", which, limit=limit, after=after)
         ids = [row["id"] for row in rows]
         if ids:
             async with self._database.transaction() as tx:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Self
 
 from psycopg import AsyncConnection
@@ -35,6 +35,7 @@ from delivery.jobs import (
 __all__ = ["CANCEL_CHANNEL", "PostgresRuntime", "RuntimeSettings"]
 
 DONE_CHANNEL = "tidings_done"
+_LONGEST_PAUSE = timedelta(days=365)
 
 
 class PostgresRuntime(PostgresInspector):
@@ -55,6 +56,7 @@ class PostgresRuntime(PostgresInspector):
         self._crew = Crew(database, self._kinds, self._settings)
         self._ticker = Ticker(database, self._jobs, periodics, lease=self._settings.shard_lease)
         self._waits = Waits(database, self.get)
+        self._crew.ended = self._waits.ended
         self._ears: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
 
@@ -90,6 +92,7 @@ class PostgresRuntime(PostgresInspector):
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             self._crew = Crew(self._database, self._kinds, self._settings)
+            self._crew.ended = self._waits.ended
         ears, self._ears = self._ears, None
         if ears is not None:
             ears.cancel()
@@ -102,13 +105,16 @@ class PostgresRuntime(PostgresInspector):
     async def wait(self, job_id: JobId, timeout: timedelta) -> JobRow:
         """Return the job once it is final, or as it is when the time is over or too many wait."""
         if self._ears is None:
-            listener = Listener(self._database, (DONE_CHANNEL,), self._heard_end, _nothing)
+            listener = Listener(self._database, (DONE_CHANNEL,), self._heard_end, self._waits.look)
             self._ears = asyncio.create_task(listener.run())
         return await self._waits.wait(job_id, timeout)
 
-    async def pause_lane(self, lane: str, until: datetime) -> None:
-        """Start no job of the lane before `until`."""
-        await self._lane_changed("pause_lane", {"key": lane, "until": until})
+    async def pause_lane(self, lane: str, pause: timedelta) -> None:
+        """Start no job of the lane for that long."""
+        lane_id = await self._lanes.find(lane)
+        if lane_id is not None:
+            self._crew.pause(lane_id, pause.total_seconds())
+        await self._lane_changed("pause_lane", {"key": lane, "pause": min(pause, _LONGEST_PAUSE)})
 
     async def switch_lane(self, lane: str, *, on: bool) -> None:
         """Park a lane's jobs, or let them go on."""
@@ -149,10 +155,6 @@ class PostgresRuntime(PostgresInspector):
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-
-async def _nothing() -> None:
-    """Waits look for themselves once a second."""
 
 
 def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[str, JobKind]:

@@ -28,6 +28,11 @@ class Waits:
         for event in self._events.get(job_id, []):
             event.set()
 
+    async def look(self) -> None:
+        """Let everyone look: ends may have been missed."""
+        for job_id in list(self._events):
+            self.ended(job_id)
+
     async def wait(self, job_id: JobId, timeout: timedelta) -> JobRow:
         """Return the job once it is final, or as it is when the time is over."""
         row = await self._get(job_id)

@@ -1,3 +1,3 @@
--- Hold a lane until a time; a later pause stands over an earlier one. Returns the lane's id.
-UPDATE tidings.lane SET paused_until = greatest(paused_until, least(%(until)s::timestamptz, now() + interval '1 year'))
+-- Hold a lane for a while; a longer pause stands over a shorter one. Returns the lane's id.
+UPDATE tidings.lane SET paused_until = greatest(paused_until, now() + %(pause)s)
 WHERE key = %(key)s RETURNING id

@@ -1,0 +1,108 @@
+"""Deliveries: one event on its way to one endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from delivery import replay
+from delivery.api.endpoints import Unit
+from delivery.attempts import Attempt
+from delivery.compiler import DELIVER
+from delivery.errors import Conflict, NotFound
+from delivery.events import Event, EventLog
+from delivery.jobs import Inspector, JobId, JobRow
+from delivery.replay import DeliveryFilter
+from subscriptions.model import Endpoint, EndpointState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryStory:
+    """One delivery from its event to its last attempt."""
+
+    job: JobRow
+    event: Event | None  #: None = no longer kept
+    endpoint: Endpoint | None
+    attempts: tuple[Attempt, ...]
+
+
+class DeliveryDesk:
+    """Look at deliveries, and step in. Another owner's delivery is "not found"."""
+
+    def __init__(self, unit: Unit, log: EventLog, jobs: Inspector) -> None:
+        self._unit, self._log, self._jobs = unit, log, jobs
+
+    async def list(self, which: DeliveryFilter, *, limit: int = 50, before: JobId | None = None) -> Sequence[JobRow]:
+        """List deliveries, newest first; page on with `before` = the last id seen."""
+        await self._check_endpoint(which)
+        return await self._jobs.list(which.as_jobs(), limit=limit, before=before)
+
+    async def get(self, owner_id: str, delivery_id: JobId) -> DeliveryStory:
+        """Tell one delivery's story.
+
+        Raises:
+            NotFound: the owner has no such delivery.
+        """
+        job = await self._find(owner_id, delivery_id)
+        try:
+            event, _ = await self._log.get(owner_id, UUID(job.args["event_id"]))
+        except NotFound:
+            event = None
+        attempts = await self._jobs.attempts(delivery_id)
+        return DeliveryStory(
+            job=job, event=event, endpoint=await self._endpoint(owner_id, job), attempts=tuple(attempts)
+        )
+
+    async def retry(self, owner_id: str, delivery_id: JobId) -> JobRow:
+        """Send now: past a pause or a wait; a finished one with a new budget.
+
+        Raises:
+            NotFound: the owner has no such delivery.
+            Conflict: it is being sent right now, or its endpoint is disabled or removed.
+        """
+        job = await self._find(owner_id, delivery_id)
+        endpoint = await self._endpoint(owner_id, job)
+        if endpoint is None or endpoint.state is EndpointState.REMOVED:
+            raise Conflict(f"the endpoint of delivery {delivery_id} was removed: nothing can be sent to it")
+        if endpoint.state is EndpointState.DISABLED:
+            raise Conflict(
+                f"endpoint {endpoint.id} is disabled ({endpoint.state_reason}): `tidings endpoints enable` it first"
+            )
+        return await self._jobs.retry(delivery_id, owner_id=owner_id)
+
+    async def cancel(self, owner_id: str, delivery_id: JobId, *, by: str) -> JobRow:
+        """End a delivery that waits; one that is being sent may still arrive."""
+        await self._find(owner_id, delivery_id)
+        return await self._jobs.cancel(delivery_id, by=by, owner_id=owner_id)
+
+    async def count_replay(self, which: DeliveryFilter) -> int:
+        """Count what `replay` would put back now."""
+        await self._check_endpoint(which)
+        return await replay.count(self._jobs, which)
+
+    async def replay(self, which: DeliveryFilter) -> AsyncIterator[int]:
+        """Put finished deliveries back, discarded ones where no state is named; yields how many each step moved."""
+        await self._check_endpoint(which)
+        async for moved in replay.replay(self._jobs, which):
+            yield moved
+
+    async def _find(self, owner_id: str, delivery_id: JobId) -> JobRow:
+        try:
+            job = await self._jobs.get(delivery_id, owner_id=owner_id)
+        except NotFound:
+            job = None
+        if job is None or job.kind != DELIVER:
+            raise NotFound(f"no delivery {delivery_id}: `tidings deliveries list` shows the owner's")
+        return job
+
+    async def _endpoint(self, owner_id: str, job: JobRow) -> Endpoint | None:
+        async with self._unit() as store:
+            return await store.endpoint(owner_id, UUID(job.args["endpoint_id"]))
+
+    async def _check_endpoint(self, which: DeliveryFilter) -> None:
+        if which.endpoint_id is None or which.owner_id is None:
+            return
+        async with self._unit() as store:
+            if await store.endpoint(which.owner_id, which.endpoint_id) is None:
+                raise NotFound(f"no endpoint {which.endpoint_id}: `tidings endpoints list` shows the owner's")

@@ -1,0 +1,181 @@
+"""Endpoints: where deliveries go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from delivery.channels import Fault, PermanentError, Reply, RetryableError
+from delivery.classifier import Verdict, check_overrides, classify
+from delivery.compiler import endpoint_lane
+from delivery.deliveries import Parcel
+from delivery.errors import InvalidInput, NotFound
+from delivery.events import Event
+from delivery.ids import new_id
+from delivery.jobs import Inspector, JobFilter
+from signing import SigningSecret
+from subscriptions.model import Endpoint, EndpointChanges, Exposure
+from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
+from subscriptions.store import Store
+
+#: Opens a transaction and hands out the store on it; commits on leaving.
+Unit = Callable[[], AbstractAsyncContextManager[Store]]
+#: Says why a URL of an owner may not be sent to now; None = it may.
+Gate = Callable[[str, str], Awaitable[str | None]]
+#: The type of the event that `test` sends. It is never recorded.
+TEST_TYPE = "tidings.endpoint.test"
+_CANCEL_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """What came of one test delivery."""
+
+    event: Event
+    answer: Reply | Fault | RetryableError | PermanentError
+    verdict: Verdict
+
+
+class Endpoints:
+    """Add, look at, change, switch, try, remove. Another owner's endpoint is "not found"."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        *,
+        seal: Seal,
+        gate: Gate,
+        jobs: Inspector,
+        attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
+    ) -> None:
+        self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
+
+    async def add(
+        self,
+        owner_id: str,
+        url: str,
+        *,
+        by: str,
+        policy: str = "standard",
+        headers: Sequence[tuple[str, str]] = (),
+        description: str = "",
+        limit: int = 10,
+        timeout: timedelta = timedelta(seconds=10),
+        overrides: Mapping[str, str] | None = None,
+    ) -> tuple[Endpoint, SigningSecret]:
+        """Add an endpoint; its signing secret is returned here and never again.
+
+        Raises:
+            InvalidEndpoint: a value is refused; the message says which and why.
+            InvalidInput: the URL leads to an address that is not allowed, or an override is refused.
+        """
+        async with self._unit() as store:
+            endpoint, secret = await self._registry(store).add_endpoint(
+                owner_id,
+                url,
+                by=by,
+                policy=policy,
+                headers=tuple(headers),
+                description=description,
+                limit=limit,
+                timeout=timeout,
+                overrides=overrides,
+            )
+            await self._check_gate(endpoint)
+        return endpoint, secret
+
+    async def list(self, owner_id: str, *, limit: int = 50, after: UUID | None = None) -> Sequence[Endpoint]:
+        """List endpoints that are not removed, oldest first; page on with `after` = the last id seen."""
+        async with self._unit() as store:
+            return await store.endpoints(owner_id, limit=limit, after=after)
+
+    async def get(self, owner_id: str, endpoint_id: UUID) -> Endpoint:
+        """Return one endpoint, also a removed one.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+        """
+        async with self._unit() as store:
+            endpoint = await store.endpoint(owner_id, endpoint_id)
+        if endpoint is None:
+            raise NotFound(f"no endpoint {endpoint_id}: `tidings endpoints list` shows the owner's")
+        return endpoint
+
+    async def update(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
+        """Change an endpoint; deliveries under way go by the new values from their next try on."""
+        async with self._unit() as store:
+            endpoint = await self._registry(store).update_endpoint(owner_id, endpoint_id, changes, by=by)
+            if changes.url is not None:
+                await self._check_gate(endpoint)
+        return endpoint
+
+    async def enable(self, owner_id: str, endpoint_id: UUID, *, by: str) -> Endpoint:
+        """Let parked deliveries, and new ones, go out again."""
+        async with self._unit() as store:
+            return await self._registry(store).enable(owner_id, endpoint_id, by=by)
+
+    async def disable(
+        self, owner_id: str, endpoint_id: UUID, *, by: str, reason: str, keep_standing: bool = False
+    ) -> Endpoint:
+        """Park the endpoint's deliveries until it is enabled."""
+        async with self._unit() as store:
+            return await self._registry(store).disable(
+                owner_id, endpoint_id, by=by, reason=reason, keep_standing=keep_standing
+            )
+
+    async def remove(self, owner_id: str, endpoint_id: UUID, *, by: str) -> Endpoint:
+        """Remove an endpoint and its subscriptions for good, and cancel its deliveries.
+
+        What a kill leaves uncancelled here is cancelled when its turn comes: nothing is sent to it any more.
+        """
+        async with self._unit() as store:
+            endpoint = await self._registry(store).remove(owner_id, endpoint_id, by=by)
+        which = JobFilter(owner_id=owner_id, lane=endpoint_lane(endpoint_id))
+        after = 0
+        while batch := await self._jobs.cancel_many(which, by="endpoint_removed", limit=_CANCEL_BATCH, after=after):
+            after = batch[-1]
+        return endpoint
+
+    async def rotate_secret(
+        self, owner_id: str, endpoint_id: UUID, *, by: str, overlap: timedelta = OVERLAP
+    ) -> SigningSecret:
+        """Return a new signing secret, shown here and never again; the old ones sign too until `overlap` is over."""
+        async with self._unit() as store:
+            return await self._registry(store).rotate_secret(owner_id, endpoint_id, by=by, overlap=overlap)
+
+    async def test(self, owner_id: str, endpoint_id: UUID) -> Tested:
+        """Send one signed test event at once and say what came of it; nothing is recorded or retried."""
+        now = datetime.now(UTC)
+        async with self._unit() as store:
+            endpoint = await store.endpoint(owner_id, endpoint_id)
+            if endpoint is None:
+                raise NotFound(f"no endpoint {endpoint_id}: `tidings endpoints list` shows the owner's")
+            keys = await store.keys(endpoint_id, now)
+        event = Event(
+            id=new_id(),
+            owner_id=owner_id,
+            type=TEST_TYPE,
+            subject=None,
+            occurred_at=now,
+            data='{"message":"This is a test."}',
+        )
+        parcel = Parcel(event=event, exposure=Exposure.WEBHOOK, endpoint=endpoint, keys=tuple(keys), loaded_at=now)
+        answer = await self._attempt(parcel)
+        return Tested(event=event, answer=answer, verdict=classify(answer, endpoint.overrides))
+
+    def _registry(self, store: Store) -> EndpointRegistry:
+        return EndpointRegistry(
+            store,
+            seal=self._seal,
+            check_overrides=check_overrides,
+            make_id=new_id,
+            now=lambda: datetime.now(UTC),
+        )
+
+    async def _check_gate(self, endpoint: Endpoint) -> None:
+        refusal = await self._gate(endpoint.url, endpoint.owner_id)
+        if refusal is not None:
+            raise InvalidInput(refusal)

@@ -1,0 +1,84 @@
+"""Event types, and who subscribes to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from delivery.api.endpoints import Unit
+from delivery.ids import new_id
+from subscriptions.model import EventType, Exposure, Subscription
+from subscriptions.registry import SubscriptionRegistry
+from subscriptions.store import Store
+
+
+class EventTypes:
+    """Declare types of events. They belong to the platform, not to an owner."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    async def declare(
+        self,
+        type: str,
+        *,
+        by: str,
+        exposure: Exposure = Exposure.INTERNAL,
+        description: str = "",
+        change: bool = False,
+    ) -> EventType:
+        """Declare a type; does nothing when it stands like this, and alters it only with `change`."""
+        wanted = EventType(type=type, exposure=exposure, description=description)
+        async with self._unit() as store:
+            return await _registry(store).declare_type(wanted, by=by, change=change)
+
+    async def list(self) -> Sequence[EventType]:
+        """List all declared types by name."""
+        async with self._unit() as store:
+            return await store.types()
+
+
+class Subscriptions:
+    """Say which events go to which endpoint."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    async def add(
+        self, owner_id: str, name: str, patterns: Collection[str], endpoint_id: UUID, *, by: str, future: bool = False
+    ) -> Subscription:
+        """Send matching events to an endpoint from now on; a repeat of the whole returns the one that stands."""
+        async with self._unit() as store:
+            return await _registry(store).subscribe(owner_id, name, patterns, endpoint_id, by=by, future=future)
+
+    async def list(self, owner_id: str) -> Sequence[Subscription]:
+        """List the owner's subscriptions by name."""
+        async with self._unit() as store:
+            return await store.subscriptions(owner_id)
+
+    async def remove(self, owner_id: str, name: str, *, by: str) -> Subscription:
+        """Remove a subscription; deliveries that stand are still made."""
+        async with self._unit() as store:
+            return await _registry(store).unsubscribe(owner_id, name, by=by)
+
+    async def keep_handler(
+        self, name: str, patterns: Collection[str], *, owner_id: str | None, coalesce: bool, by: str
+    ) -> Subscription:
+        """Subscribe a handler of this process as declared in code, in place of what stood under its name."""
+        async with self._unit() as store:
+            registry = _registry(store)
+            standing = await store.subscription(owner_id, name)
+            wanted = (set(patterns), f"handler.{name}", coalesce)
+            if standing is not None:
+                stands = getattr(standing.target, "kind", None), getattr(standing.target, "coalesce", None)
+                if (set(standing.patterns), *stands) == wanted:
+                    return standing
+                await registry.unsubscribe(owner_id, name, by=by)
+            return await registry.subscribe_handler(
+                name, patterns, name, by=by, owner_id=owner_id, coalesce=coalesce, future=True
+            )
+
+
+def _registry(store: Store) -> SubscriptionRegistry:
+    return SubscriptionRegistry(store, make_id=new_id, now=lambda: datetime.now(UTC))

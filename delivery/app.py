@@ -1,0 +1,342 @@
+"""The composition root and the public Python API. The only module that names adapters."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from delivery import handlers as handler_kinds
+from delivery.adapters import keyfile
+from delivery.adapters.embedded import EmbeddedPostgres
+from delivery.adapters.http import LOCAL, Allowance, Guard, HttpChannel, SystemResolver, blocked_url
+from delivery.adapters.postgres.database import Database, migrate
+from delivery.adapters.postgres.event_log import PostgresEventLog
+from delivery.adapters.postgres.listener import Listener
+from delivery.adapters.postgres.outbox import PostgresOutbox
+from delivery.adapters.postgres.parcels import PostgresDeliveries
+from delivery.adapters.postgres.recorder import PostgresRecorder
+from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.store import PostgresStore
+from delivery.adapters.postgres.switches import SETTINGS_CHANNEL, PostgresSwitches
+from delivery.api.deliveries import DeliveryDesk
+from delivery.api.endpoints import Endpoints
+from delivery.api.events import Events
+from delivery.api.subscriptions import EventTypes, Subscriptions
+from delivery.compiler import deliver_kind
+from delivery.errors import ConfigurationError, TidingsError
+from delivery.events import Recorder
+from delivery.handlers import EventHandler
+from delivery.jobs import JobKind, Periodic, Runtime
+from delivery.relay import Relay, RelaySettings
+from delivery.sealing import KeyEncryptionKey, KeyRing
+from delivery.settings import Settings, read_settings
+from delivery.worker import DeliverWorker
+from signing import SigningSecret
+from subscriptions.model import Endpoint
+from subscriptions.store import Store, StoredKey
+
+log = logging.getLogger("tidings")
+
+OUTBOX_CHANNEL = "tidings_outbox"
+_WATCH_EVERY_S = 1.0
+_SWITCHES_EVERY_S = 10.0
+
+
+def recorder() -> Recorder:
+    """Return the recorder: `recorder().with_(connection).record(...)` inside your own transaction."""
+    return PostgresRecorder()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App:
+    """The platform over one database: each noun's methods are what its commands call."""
+
+    settings: Settings
+    event_types: EventTypes
+    endpoints: Endpoints
+    subscriptions: Subscriptions
+    events: Events
+    deliveries: DeliveryDesk
+    jobs: Runtime
+    recorder: Recorder
+    _parts: _Parts
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Open a transaction of the platform's own pool (a psycopg AsyncConnection): commits on leaving."""
+        async with self._parts.database.transaction() as tx:
+            yield tx
+
+    async def allow_local(self, allowed: bool | None = None, *, by: str = "somebody") -> bool:
+        """Say whether deliveries may go to loopback and private addresses; kept in the database, heard everywhere."""
+        if allowed is not None:
+            await self._parts.switches.put("allow_local", allowed, by)
+        return await self._parts.read_switches()
+
+    async def work(self, *, relay: bool = True, worker: bool = True) -> None:
+        """Relay and deliver until cancelled; then stop in order: relay, claims, grace, cancel, flush.
+
+        Raises:
+            ConfigurationError: a key is missing, or the pool is too small.
+            Unavailable: the database did not answer at the start.
+        """
+        await self._parts.work(relay=relay, worker=worker)
+
+
+class _Parts:
+    """What an app is made of."""
+
+    def __init__(
+        self, settings: Settings, database: Database, ring: Callable[[], KeyRing], handlers: Sequence[EventHandler]
+    ) -> None:
+        self.settings, self.database, self._ring = settings, database, ring
+        self.handlers = handlers
+        self.embedded: EmbeddedPostgres | None = None
+        self.switches = PostgresSwitches(database)
+        self.guard = Guard(allowed=self._allowed(False))
+        self.resolver = SystemResolver()
+        self.channel = HttpChannel(self.guard, resolver=self.resolver)
+        self.log = PostgresEventLog(database)
+        self.outbox = PostgresOutbox(database)
+        self.deliver = DeliverWorker(
+            PostgresDeliveries(database, self._open_headers),
+            self.channel,
+            self._open_key,
+            disable=self._disable,
+            pause=self._pause,
+            user_agent=f"Tidings/{version('tidings')}",
+        )
+        kinds: list[JobKind] = [deliver_kind(self.deliver, max_age=settings.max_age)]
+        kinds += [handler_kinds.kind_of(handler, self.log) for handler in handlers]
+        periodics: list[Periodic] = []
+        self.runtime = PostgresRuntime(database, kinds, periodics, _runtime_settings(settings))
+        self.relay = Relay(self.outbox, self.runtime, self._store_on, RelaySettings(poll=settings.relay_poll))
+        self.endpoints = Endpoints(
+            self.unit, seal=self._seal_key, gate=self._gate, jobs=self.runtime, attempt=self.deliver.attempt
+        )
+        self.subscriptions = Subscriptions(self.unit)
+
+    def app(self) -> App:
+        """Put the nouns together."""
+        return App(
+            settings=self.settings,
+            event_types=EventTypes(self.unit),
+            endpoints=self.endpoints,
+            subscriptions=self.subscriptions,
+            events=Events(self._record, self.log, self.outbox, self.runtime),
+            deliveries=DeliveryDesk(self.unit, self.log, self.runtime),
+            jobs=self.runtime,
+            recorder=recorder(),
+            _parts=self,
+        )
+
+    @asynccontextmanager
+    async def unit(self) -> AsyncIterator[Store]:
+        """Open a transaction and hand out the store on it."""
+        async with self.database.transaction() as tx:
+            yield self._store_on(tx)
+
+    # Work -------------------------------------------------------------------------------------------------------
+
+    async def work(self, *, relay: bool, worker: bool) -> None:
+        """Run the loops until cancelled."""
+        if worker:
+            self._ring()  # a missing key is found before anything is claimed
+        for handler in self.handlers:
+            await self.subscriptions.keep_handler(
+                handler.name, handler.patterns, owner_id=handler.owner_id, coalesce=handler.coalesce, by="code"
+            )
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(self._watch_switches()), tasks.create_task(self._watch_embedded())]
+            listener = Listener(self.database, (OUTBOX_CHANNEL, SETTINGS_CHANNEL), self._hear, self._caught_up)
+            loops.append(tasks.create_task(listener.run()))
+            relaying = tasks.create_task(self.relay.run()) if relay else None
+            try:
+                if worker:
+                    await self.runtime.start()
+                await asyncio.get_running_loop().create_future()  # until cancelled
+            finally:
+                self.relay.stop()
+                if relaying is not None:
+                    await asyncio.gather(relaying, return_exceptions=True)
+                await self.runtime.stop()
+                for loop in loops:
+                    loop.cancel()
+
+    async def _hear(self, channel: str, _payload: str) -> None:
+        if channel == OUTBOX_CHANNEL:
+            self.relay.ring()
+        else:
+            with suppress(TidingsError):
+                await self.read_switches()
+
+    async def _caught_up(self) -> None:
+        self.relay.ring()
+
+    async def _watch_switches(self) -> None:
+        """Read the switches now and then, for a change that was not heard."""
+        while True:
+            with suppress(TidingsError):  # said by the loops that need the database more
+                await self.read_switches()
+            await asyncio.sleep(_SWITCHES_EVERY_S)
+
+    async def _watch_embedded(self) -> None:
+        """Bring the embedded server back when it dies, or when the process that owned it goes."""
+        while self.embedded is not None:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            try:
+                if await asyncio.to_thread(self.embedded.ensure):
+                    log.warning("the embedded database was started again")
+            except TidingsError as error:
+                log.warning("%s", error)
+
+    # Addresses ----------------------------------------------------------------------------------------------------
+
+    async def read_switches(self) -> bool:
+        """Read `allow_local` and let the guard go by it."""
+        local = bool(await self.switches.get("allow_local"))
+        self.guard.replace(allowed=self._allowed(local))
+        return local
+
+    def _allowed(self, local: bool) -> tuple[Allowance, ...]:
+        given = [Allowance.parse(text.strip()) for text in self.settings.allow.split(",") if text.strip()]
+        return (*given, *LOCAL) if local else tuple(given)
+
+    async def _gate(self, url: str, owner_id: str) -> str | None:
+        await self.read_switches()
+        blocked = await blocked_url(url, owner_id, guard=self.guard, resolver=self.resolver)
+        if blocked is None:
+            return None
+        host = urlsplit(url).hostname
+        return (
+            f"{host} is not allowed: {blocked.reason}; to try things out here run `tidings up --allow-local`,"
+            " or allow a network with TIDINGS_ALLOW"
+        )
+
+    # Keys ---------------------------------------------------------------------------------------------------------
+
+    def _seal_key(self, secret: bytes, owner_id: str, endpoint_id: UUID, key_id: UUID) -> bytes:
+        return self._ring().seal(secret, purpose="signing", owner_id=owner_id, endpoint_id=endpoint_id, key_id=key_id)
+
+    def _open_key(self, key: StoredKey, endpoint: Endpoint) -> SigningSecret:
+        opened = self._ring().open(
+            key.sealed, purpose="signing", owner_id=endpoint.owner_id, endpoint_id=endpoint.id, key_id=key.id
+        )
+        return SigningSecret.parse(opened.decode("ascii"))
+
+    def _seal_headers(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
+        return self._ring().seal(
+            plaintext, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
+        )
+
+    def _open_headers(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
+        return self._ring().open(
+            sealed, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
+        )
+
+    def _store_on(self, tx: Any) -> Store:
+        return PostgresStore(tx, self._seal_headers, self._open_headers)
+
+    # What the worker asks for ----------------------------------------------------------------------------------------
+
+    async def _disable(self, endpoint: Endpoint, code: str) -> None:
+        reason = f"the receiver said so ({code})"
+        await self.endpoints.disable(endpoint.owner_id, endpoint.id, by=code, reason=reason, keep_standing=True)
+
+    async def _pause(self, lane: str, pause: timedelta) -> None:
+        await self.runtime.pause_lane(lane, pause)
+
+    async def _record(self, *args: Any, **options: Any) -> UUID:
+        async with self.database.transaction() as tx:
+            recorded: UUID = await recorder().with_(tx).record(*args, **options)
+            return recorded
+
+
+@asynccontextmanager
+async def open_app(settings: Settings | None = None, *, handlers: Sequence[EventHandler] = ()) -> AsyncIterator[App]:
+    """Open the platform: on the given database, or on the embedded one, which is migrated as it opens.
+
+    Raises:
+        ConfigurationError: settings, keys or state folder are not fit; the message says what to do.
+        SchemaPending, SchemaTooNew: the schema and this release do not fit.
+        Unavailable: the database does not answer.
+    """
+    settings = settings or read_settings()
+    async with AsyncExitStack() as stack:
+        embedded = None
+        if settings.dsn is None:
+            embedded = EmbeddedPostgres(settings.home)
+            dsn = await asyncio.to_thread(embedded.start)
+            stack.push_async_callback(asyncio.to_thread, embedded.stop)
+            await asyncio.to_thread(migrate, dsn)
+        else:
+            dsn = settings.dsn
+        database = Database(dsn, size=settings.pool_size)
+        parts = _Parts(settings, database, _key_ring(settings), handlers)
+        parts.embedded = embedded
+        parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, dsn))
+        stack.push_async_callback(database.close)
+        stack.push_async_callback(parts.channel.aclose)
+        await database.open()
+        await parts.read_switches()
+        yield parts.app()
+
+
+def _key_ring(settings: Settings) -> Callable[[], KeyRing]:
+    """Return what opens the key ring when it is first needed: looking at things needs no key."""
+    ring: list[KeyRing] = []
+
+    def open_ring() -> KeyRing:
+        if not ring:
+            ring.append(KeyRing(_keys(settings)))
+        return ring[0]
+
+    return open_ring
+
+
+def _keys(settings: Settings) -> list[KeyEncryptionKey]:
+    if settings.keys is not None:
+        return [KeyEncryptionKey.parse(text) for text in settings.keys.get_secret_value().replace(",", " ").split()]
+    if settings.dsn is not None:
+        raise ConfigurationError(
+            "no key to seal signing secrets with: make one with `tidings keys generate` and set it as TIDINGS_KEYS"
+        )
+    keys, made = keyfile.read_or_make(settings.home)
+    if made:
+        log.warning(
+            "made a key that seals signing secrets: %s (keep it: without it they cannot be opened)",
+            settings.home / keyfile.NAME,
+        )
+    return keys
+
+
+def _runtime_settings(settings: Settings) -> RuntimeSettings:
+    return RuntimeSettings(
+        slots=settings.slots,
+        lease=settings.lease,
+        shard_lease=settings.shard_lease,
+        poll=settings.poll,
+        grace=settings.grace,
+    )
+
+
+def _database_addresses(dsn: str) -> list[tuple[str, int]]:
+    """Return where the database listens, which no endpoint may be."""
+    found: list[tuple[str, int]] = []
+    for host, port in Database.hosts(dsn):
+        with suppress(OSError, ValueError):
+            for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                address = str(info[4][0]).partition("%")[0]
+                ipaddress.ip_address(address)
+                found.append((address, port))
+    return found

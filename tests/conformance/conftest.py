@@ -1,0 +1,92 @@
+"""The binding: every case runs on a real PostgreSQL, and on a second one of version 15 where it is installed."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from .postgres import PostgresEngine
+
+#: Debian keeps each version's programs apart.
+OLDEST = Path("/usr/lib/postgresql/15/bin")
+#: The oldest one runs besides where it is installed, unless a server was given.
+SERVERS = ["newest", "oldest"] if OLDEST.exists() and "TIDINGS_TEST_DATABASE_URL" not in os.environ else ["newest"]
+QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker by which a case says what it needs of an engine."""
+    config.addinivalue_line("markers", "needs(word): what an engine must be able to do; its binding says what it lacks")
+
+
+@pytest.fixture(scope="session", params=SERVERS)
+def server(request: pytest.FixtureRequest, server: str) -> Iterator[str]:
+    """DSN of a server's maintenance database."""
+    if request.param == "oldest":
+        yield from _installed()
+    else:
+        yield server
+
+
+def _installed() -> Iterator[str]:
+    """Run the server that is installed on a throw-away cluster; it refuses to run as root."""
+    home = Path(tempfile.mkdtemp(prefix="tidings-15-"))
+    as_whom: dict[str, Any] = {}
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(home, nobody.pw_uid, nobody.pw_gid)
+        as_whom = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    data = home / "data"
+    init = [OLDEST / "initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    subprocess.run(init, check=True, capture_output=True, cwd=home, **as_whom)
+    conf = [part for setting in QUICK for part in ("-c", setting)]
+    with (home / "log").open("wb") as log:
+        postgres = subprocess.Popen(
+            [OLDEST / "postgres", "-D", data, "-k", home, "-c", "listen_addresses=", *conf],
+            stdout=log,
+            stderr=log,
+            cwd=home,
+            **as_whom,
+        )
+    dsn = f"host={home} user=postgres dbname=postgres"
+    try:
+        _await_server(dsn)
+        yield dsn
+    finally:
+        postgres.send_signal(signal.SIGINT)
+        postgres.wait(30)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _await_server(dsn: str) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            psycopg.connect(dsn).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.fixture
+async def engine(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[PostgresEngine]:
+    """One empty store of the engine under test."""
+    for mark in request.node.iter_markers("needs"):
+        if mark.args[0] in PostgresEngine.lacks:
+            pytest.skip(PostgresEngine.lacks[mark.args[0]])
+    async with PostgresEngine(dsn) as engine:
+        yield engine

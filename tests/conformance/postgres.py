@@ -1,0 +1,111 @@
+"""The binding of the PostgreSQL engine. Run as a module, it is a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.jobs import JobKind, Periodic
+
+from . import child
+from .engine import BRISK, STEADY, Pace, Process, seconds
+
+TESTS = Path(__file__).parents[1]
+_SEVER = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
+
+
+class PostgresEngine:
+    """`Engine` on one database."""
+
+    lacks: Mapping[str, str] = {}
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._runtimes: list[PostgresRuntime] = []
+        self._databases: list[Database] = []
+        self._processes: list[Process] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._processes:
+            await process.end()
+        for runtime in self._runtimes:
+            await asyncio.wait_for(runtime.stop(seconds(0)), 10)
+        for database in self._databases:
+            await database.close()
+
+    async def runtime(
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY
+    ) -> PostgresRuntime:
+        database = Database(self._dsn, size=pace.connections)
+        await database.open()
+        self._databases.append(database)
+        settings = RuntimeSettings(
+            slots=pace.slots,
+            lease=seconds(pace.lease),
+            shard_lease=seconds(pace.share_lease),
+            poll=seconds(pace.poll),
+            grace=seconds(pace.grace),
+        )
+        runtime = PostgresRuntime(database, kinds, periodics, settings)
+        self._runtimes.append(runtime)
+        return runtime
+
+    async def running(
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY
+    ) -> PostgresRuntime:
+        runtime = await self.runtime(*kinds, periodics=periodics, pace=pace)
+        await runtime.start()
+        return runtime
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+            async with connection.transaction():
+                yield connection
+
+    async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
+        started = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "conformance.postgres", self._dsn, pace.text(), json.dumps(periodics)),
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        process = Process(started)
+        self._processes.append(process)
+        await process.said_that("ready")
+        return process
+
+    async def sever(self, *, ears_only: bool = False) -> None:
+        query = _SEVER + " AND query LIKE 'LISTEN%%'" if ears_only else _SEVER
+        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+            cut = await connection.execute(query, [connection.info.backend_pid])
+            assert await cut.fetchall(), "there was nothing to sever"
+
+    async def babble(self) -> None:
+        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+            for channel in ("tidings_jobs", "tidings_lanes", "tidings_cancel", "tidings_done"):
+                for payload in ("", "?", "-1", "1+", "+1", "1+x", "1,,2", "9" * 40, "²", "1+nan", "1+inf"):
+                    await connection.execute("SELECT pg_notify(%s, %s)", [channel, payload])
+
+
+async def _main(dsn: str, pace: str, periodics: str) -> None:
+    async with PostgresEngine(dsn) as engine:
+        await child.work(engine, Pace(**json.loads(pace)), periodics=json.loads(periodics))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))
