@@ -119,7 +119,9 @@ class _Parts:
         kinds: list[JobKind] = [deliver_kind(self.deliver, max_age=settings.max_age)]
         kinds += [handler_kinds.kind_of(handler, self.log) for handler in handlers]
         periodics: list[Periodic] = []
-        self.runtime = PostgresRuntime(database, kinds, periodics, _runtime_settings(settings))
+        self.runtime = PostgresRuntime(
+            database, kinds, periodics, _runtime_settings(settings), adopts=handler_kinds.adopted
+        )
         self.relay = Relay(self.outbox, self.runtime, self._store_on, RelaySettings(poll=settings.relay_poll))
         self.endpoints = Endpoints(
             self.unit, seal=self._seal_key, gate=self._gate, jobs=self.runtime, attempt=self.deliver.attempt

@@ -69,6 +69,7 @@ def handler_kind(
     """Declare `handler.<name>`, which runs with the id of one event; all its jobs share one lane."""
     return JobKind(
         name=f"{HANDLER_PREFIX}{name}",
+        queue=f"{HANDLER_PREFIX}{name}",
         handler=handler,
         max_attempts=max_attempts,
         timeout=timeout,

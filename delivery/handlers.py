@@ -8,10 +8,10 @@ from datetime import timedelta
 from uuid import UUID
 
 from delivery.attempts import Report
-from delivery.compiler import handler_kind
+from delivery.compiler import HANDLER_PREFIX, handler_kind
 from delivery.errors import NotFound
 from delivery.events import Event, EventLog
-from delivery.jobs import Backoff, Cancel, Job, JobKind, default_backoff
+from delivery.jobs import Backoff, Cancel, Job, JobKind, Snooze, default_backoff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,17 @@ class EventHandler:
     timeout: timedelta = timedelta(seconds=60)
     backoff: Backoff = default_backoff
     limit: int = 10  #: how many run at once, over all processes
+
+
+def adopted(kind: str) -> JobKind | None:
+    """Say how to enqueue for a handler that only other processes run; None where the kind is no handler's."""
+    if not kind.startswith(HANDLER_PREFIX):
+        return None
+    return handler_kind(kind.removeprefix(HANDLER_PREFIX), _elsewhere)
+
+
+async def _elsewhere(job: Job) -> Report | None:
+    raise Snooze(timedelta(minutes=1), Report(detail=f"no process that runs {job.kind} has claimed it yet"))
 
 
 def kind_of(handler: EventHandler, log: EventLog) -> JobKind:

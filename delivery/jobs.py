@@ -106,6 +106,9 @@ class JobKind:
     timeout: timedelta = timedelta(seconds=60)  #: of one try; then the handler is cancelled and the try failed
     backoff: Backoff = default_backoff
     limit: int = 10  #: how many jobs of one lane run at once, over all processes
+    #: Kinds that not every process runs need a queue of their own: only a process that runs all kinds of a queue
+    #: claims from it. Jobs of one lane are of one queue.
+    queue: str = "default"
     #: Names of two UUID arguments, the first time-ordered (UUIDv7), that identify a job of this kind for
     #: `unique_by_args` instead of all its arguments; an engine may keep such keys much more cheaply.
     identity: tuple[str, str] | None = None

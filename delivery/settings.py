@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delivery.errors import ConfigurationError, InvalidInput
@@ -21,6 +21,8 @@ _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 #: The longest duration that is taken.
 LONGEST = timedelta(days=3650)
+#: The shortest that a lease, a poll or an age may be.
+SHORTEST = timedelta(milliseconds=10)
 
 
 def duration(text: str) -> timedelta:
@@ -42,15 +44,30 @@ def _duration_in(value: Any) -> Any:
     return duration(value) if isinstance(value, str) else value
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration_in)]
+def _lasting(value: timedelta) -> timedelta:
+    if value < SHORTEST:
+        raise InvalidInput("too short: 10ms is the least")
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration_in), Field(ge=timedelta(0), le=LONGEST)]
+#: None at all would be a busy loop, or a lease that is lost as it is taken.
+Span = Annotated[Duration, AfterValidator(_lasting)]
 
 
 def default_home() -> Path:
-    """Return the state folder of this account: below /var/lib for root, else in the user's data folder."""
+    """Return the state folder of this account: below /var/lib for root, else in the user's data folder.
+
+    Raises:
+        ConfigurationError: this account has no home.
+    """
     if os.geteuid() == 0:
         return Path("/var/lib/tidings")
     data = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "tidings"
+    try:
+        return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "tidings"
+    except RuntimeError:
+        raise ConfigurationError("TIDINGS_HOME: this account has no home: name a folder for the state") from None
 
 
 class Settings(BaseSettings):
@@ -71,13 +88,13 @@ class Settings(BaseSettings):
 
     slots: int = Field(default=200, ge=1, le=10_000)  #: deliveries in flight in one process
     pool_size: int = Field(default=10, ge=4, le=500)  #: database connections of one process, besides two listeners
-    lease: Duration = timedelta(seconds=30)  #: how long a claimed job is kept from others when its process dies
-    shard_lease: Duration = timedelta(seconds=10)  #: how long lanes are kept from others when their process dies
-    poll: Duration = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
-    relay_poll: Duration = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
+    lease: Span = timedelta(seconds=30)  #: how long a claimed job is kept from others when its process dies
+    shard_lease: Span = timedelta(seconds=10)  #: how long lanes are kept from others when their process dies
+    poll: Span = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
+    relay_poll: Span = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
-    max_age: Duration = timedelta(days=14)  #: a delivery that has not settled by then is discarded as expired
-    retention: Duration = timedelta(days=30)  #: how long settled deliveries, their attempts and events are kept
+    max_age: Span = timedelta(days=14)  #: a delivery that has not settled by then is discarded as expired
+    retention: Span = timedelta(days=30)  #: how long settled deliveries, their attempts and events are kept
 
     @property
     def dsn(self) -> str | None:

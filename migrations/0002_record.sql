@@ -33,6 +33,7 @@ DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tidings.ring_outbox(
 CREATE FUNCTION tidings.refuse_payload(json_text text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on  -- whatever the caller's session says: a backslash below is a backslash
 AS $$
 DECLARE
   escapes text;
@@ -68,6 +69,7 @@ CREATE FUNCTION tidings.record(
 ) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, tidings, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
   -- SQLSTATE TD001 unknown type, TD002 idempotency conflict, TD003 a field is refused, TD004 payload too large.
@@ -75,6 +77,7 @@ DECLARE
   refusal text;
   standing record;
   content bytea;
+  control constant text := '[\u0001-\u001f\u007f-\u009f]';  -- not [:cntrl:], which each locale reads its own way
 BEGIN
   IF record.owner_id IS NULL OR record.owner_id !~ '^[!-~]{1,128}$' THEN
     RAISE EXCEPTION 'owner_id must be 1 to 128 visible ASCII characters' USING ERRCODE = 'TD003';
@@ -87,15 +90,16 @@ BEGIN
     RAISE EXCEPTION 'event type "%" was never declared: run `tidings event-types declare %`',
       left(record.type, 128), left(record.type, 128) USING ERRCODE = 'TD001';
   END IF;
-  IF length(record.subject) > 512 OR record.subject ~ '[[:cntrl:]]' OR record.subject = '' THEN
+  IF length(record.subject) > 512 OR record.subject ~ control OR record.subject = '' THEN
     RAISE EXCEPTION 'subject must be 1 to 512 characters without control characters, or NULL' USING ERRCODE = 'TD003';
   END IF;
-  IF length(record.idempotency_key) > 255 OR record.idempotency_key ~ '[[:cntrl:]]' OR record.idempotency_key = '' THEN
+  IF length(record.idempotency_key) > 255 OR record.idempotency_key ~ control OR record.idempotency_key = '' THEN
     RAISE EXCEPTION 'idempotency_key must be 1 to 255 characters without control characters, or NULL'
       USING ERRCODE = 'TD003';
   END IF;
-  IF NOT isfinite(record.occurred_at) OR extract(year FROM record.occurred_at) NOT BETWEEN 1 AND 9999 THEN
-    RAISE EXCEPTION 'occurred_at must be a time in the years 1 to 9999, or NULL for now' USING ERRCODE = 'TD003';
+  IF NOT isfinite(record.occurred_at)
+     OR extract(year FROM record.occurred_at AT TIME ZONE 'UTC') NOT BETWEEN 1 AND 9999 THEN
+    RAISE EXCEPTION 'occurred_at must be a time in the years 1 to 9999 (UTC), or NULL for now' USING ERRCODE = 'TD003';
   END IF;
   IF record.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN
     RAISE EXCEPTION 'traceparent must have the form of W3C trace context, or be NULL' USING ERRCODE = 'TD003';

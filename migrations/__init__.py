@@ -1,5 +1,5 @@
 """Numbered, forward-only SQL, and the runner that applies it."""
 
-from migrations.runner import Migration, MigrationError, apply, known, pending, version
+from migrations.runner import Migration, MigrationError, NewerSchema, apply, known, pending, turn, version
 
-__all__ = ["Migration", "MigrationError", "apply", "known", "pending", "version"]
+__all__ = ["Migration", "MigrationError", "NewerSchema", "apply", "known", "pending", "turn", "version"]

@@ -7,8 +7,8 @@ to wait longer than `LOCK_TIMEOUT` for a table gives up and changes nothing: rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
@@ -19,7 +19,11 @@ LOCK_TIMEOUT = "5s"
 #: How long a second runner waits for the first.
 TURN_TIMEOUT = "60s"
 _LOCK = (1953064041, 0)
+# A database may ask for another level by default; only here does what is read after the wait count the winner's work.
+_READ_COMMITTED = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
 _SET_LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
+# So that no name in a migration can mean something that lies in `public`.
+_SET_SEARCH_PATH = "SELECT set_config('search_path', 'pg_catalog, pg_temp', true)"
 
 
 class Connection(Protocol):
@@ -34,6 +38,10 @@ class Connection(Protocol):
 
 class MigrationError(Exception):
     """The database and this release do not fit together; nothing was changed."""
+
+
+class NewerSchema(MigrationError):
+    """The database was migrated by a release newer than this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +74,12 @@ def pending(connection: Connection) -> list[Migration]:
     """Return the migrations that the database lacks.
 
     Raises:
-        MigrationError: the database is newer than this release, or was migrated by files that differ from these.
+        NewerSchema: the database is newer than this release.
+        MigrationError: it was migrated by files that differ from these.
     """
     applied, ours = _applied(connection), known()
     if applied and max(applied) > ours[-1].number:
-        raise MigrationError(
+        raise NewerSchema(
             f"the schema is at version {max(applied)}, newer than this release knows ({ours[-1].number}):"
             " install the newer release"
         )
@@ -83,6 +92,17 @@ def pending(connection: Connection) -> list[Migration]:
     return [migration for migration in ours if migration.number not in applied]
 
 
+@contextmanager
+def turn(connection: Connection) -> Iterator[None]:
+    """Open a transaction that no other runner is in: waits for theirs to end, `TURN_TIMEOUT` at most."""
+    with connection.transaction():
+        connection.execute(_READ_COMMITTED)
+        connection.execute(_SET_LOCK_TIMEOUT, (TURN_TIMEOUT,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
+        connection.execute(_SET_LOCK_TIMEOUT, (LOCK_TIMEOUT,))
+        yield
+
+
 def apply(connection: Connection) -> list[Migration]:
     """Apply what is pending and return it; safe when run twice, and by several at once.
 
@@ -91,9 +111,7 @@ def apply(connection: Connection) -> list[Migration]:
     """
     done: list[Migration] = []
     while True:
-        with connection.transaction():
-            connection.execute(_SET_LOCK_TIMEOUT, (TURN_TIMEOUT,))
-            connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", _LOCK)
+        with turn(connection):
             left = pending(connection)
             if not left:
                 return done
@@ -102,9 +120,11 @@ def apply(connection: Connection) -> list[Migration]:
 
 
 def _apply_one(connection: Connection, migration: Migration) -> None:
-    connection.execute(_SET_LOCK_TIMEOUT, (LOCK_TIMEOUT,))
+    connection.execute(_SET_SEARCH_PATH)
     if not _has_schema(connection):
-        connection.execute("CREATE SCHEMA IF NOT EXISTS tidings")
+        # IF NOT EXISTS would ask for the right to create schemas also where an administrator made this one.
+        if connection.execute("SELECT to_regnamespace('tidings') IS NULL").fetchone()[0]:
+            connection.execute("CREATE SCHEMA tidings")
         connection.execute(
             "CREATE TABLE tidings.migration (number int PRIMARY KEY, name text NOT NULL, digest text NOT NULL,"
             " applied_at timestamptz NOT NULL DEFAULT now())"

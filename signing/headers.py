@@ -67,9 +67,7 @@ def _values(headers: HeadersLike, wanted: set[str]) -> dict[str, list[str]]:
             continue
         text = _text(value)
         if text is None:
-            raise MalformedHeaderError(
-                f"the value of {key} is neither str nor bytes: pass headers as received"
-            )
+            raise MalformedHeaderError(f"the value of {key} is neither str nor bytes: pass headers as received")
         values.setdefault(key, []).append(text)
     return values
 
@@ -113,9 +111,7 @@ def _single(values: dict[str, list[str]], name: str, pattern: re.Pattern[str], c
 
 def _signatures(lines: list[str], name: str) -> Iterator[tuple[str, str]]:
     if sum(map(len, lines)) > MAX_SIGNATURE_CHARS:
-        raise MalformedHeaderError(
-            f"{name} is over {MAX_SIGNATURE_CHARS} characters", code="header_too_large"
-        )
+        raise MalformedHeaderError(f"{name} is over {MAX_SIGNATURE_CHARS} characters", code="header_too_large")
     tokens = [token for line in lines for token in line.split(" ") if token]
     if len(tokens) > MAX_SIGNATURES:
         raise MalformedHeaderError(f"{name} holds over {MAX_SIGNATURES} signatures", code="header_too_large")

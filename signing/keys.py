@@ -87,9 +87,7 @@ class SigningSecret:
         return f"SigningSecret({self.prefix}…)"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise TypeError(
-            "a SigningSecret is neither pickled nor copied: carry it sealed, and parse it where it is used"
-        )
+        raise TypeError("a SigningSecret is neither pickled nor copied: carry it sealed, and parse it where it is used")
 
 
 def parse_key(text: str) -> SigningSecret:
@@ -107,15 +105,11 @@ def parse_key(text: str) -> SigningSecret:
 def _check_text(text: str) -> None:
     """Refuse what is no key text at all, with the likely cause."""
     if not isinstance(text, str):
-        raise InvalidKeyError(
-            f"a key is text such as whsec_..., not {type(text).__name__}: is the setting missing?"
-        )
+        raise InvalidKeyError(f"a key is text such as whsec_..., not {type(text).__name__}: is the setting missing?")
     if not text:
         raise InvalidKeyError("the key is empty: is the setting missing?")
     if text != text.strip():
-        raise InvalidKeyError(
-            "the key has a space or line break at an end: strip it (files often end with one)"
-        )
+        raise InvalidKeyError("the key has a space or line break at an end: strip it (files often end with one)")
 
 
 def _decode_exactly(text: str) -> bytes:
@@ -128,7 +122,5 @@ def _decode_exactly(text: str) -> bytes:
         raw = b""
     if text not in (digits, padded) or base64.b64encode(raw).decode("ascii") != padded:
         # Raised here, out of the handler: the decoder's error must not travel along.
-        raise InvalidKeyError(
-            "the key is not standard base64 (A-Z a-z 0-9 + /) after its prefix: copy all of it"
-        )
+        raise InvalidKeyError("the key is not standard base64 (A-Z a-z 0-9 + /) after its prefix: copy all of it")
     return raw

@@ -35,9 +35,7 @@ class WebhookSigner:
         if not all(isinstance(key, SigningSecret) for key in self._keys):
             raise InvalidKeyError("a signer takes a list of keys, not their text: pass [parse_key(text)]")
 
-    def headers(
-        self, message_id: str, body: bytes, *, timestamp: int | datetime | None = None
-    ) -> dict[str, str]:
+    def headers(self, message_id: str, body: bytes, *, timestamp: int | datetime | None = None) -> dict[str, str]:
         """Return the headers to send along with exactly these body bytes.
 
         `message_id` names the event and stays the same on every attempt; `timestamp` is of this attempt
@@ -50,9 +48,7 @@ class WebhookSigner:
         """
         check_body(body)
         if not MESSAGE_ID.fullmatch(message_id):
-            raise ValueError(
-                "a message id is 1 to 256 printable ASCII characters without a full stop: choose another"
-            )
+            raise ValueError("a message id is 1 to 256 printable ASCII characters without a full stop: choose another")
         seconds = str(_whole_seconds(int(self._clock()) if timestamp is None else timestamp))
         content = signed_content(message_id, seconds, body)
         return {
@@ -74,9 +70,7 @@ def check_body(body: bytes) -> None:
         TypeError: text, a parsed object or a buffer; encoding it here could give other bytes than were sent.
     """
     if not isinstance(body, bytes):
-        raise TypeError(
-            f"the body is {type(body).__name__}: pass the raw bytes, as they are sent or were received"
-        )
+        raise TypeError(f"the body is {type(body).__name__}: pass the raw bytes, as they are sent or were received")
 
 
 def _whole_seconds(timestamp: int | datetime) -> int:

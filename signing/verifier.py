@@ -83,9 +83,7 @@ class WebhookVerifier:
         if not keys:
             raise InvalidKeyError("a verifier needs at least one key")
         if not (math.isfinite(tolerance) and tolerance >= 0):
-            raise ValueError(
-                "the tolerance is a finite number of seconds, 0 or more: it cannot be turned off"
-            )
+            raise ValueError("the tolerance is a finite number of seconds, 0 or more: it cannot be turned off")
         if isinstance(header_prefixes, str) or not header_prefixes:
             raise ValueError('header_prefixes is a list of prefixes, such as ("webhook-", "svix-")')
         self._keys = tuple(key if isinstance(key, SigningSecret) else parse_key(key) for key in keys)
@@ -127,9 +125,7 @@ class WebhookVerifier:
         if not now - self._tolerance <= seconds:
             raise TimestampError(f"signed over {self._tolerance:g} s ago", code="timestamp_too_old")
         if not seconds <= min(now + self._tolerance, _LAST_SECOND):
-            raise TimestampError(
-                f"signed over {self._tolerance:g} s ahead of our clock", code="timestamp_too_new"
-            )
+            raise TimestampError(f"signed over {self._tolerance:g} s ahead of our clock", code="timestamp_too_new")
 
 
 def _decode(body: bytes) -> Any:

@@ -17,7 +17,6 @@ import migrations
 from delivery.adapters.embedded import EmbeddedPostgres
 
 
-
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """DSN of a server's maintenance database: TIDINGS_TEST_DATABASE_URL, or an embedded one."""

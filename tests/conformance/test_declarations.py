@@ -27,8 +27,18 @@ PULSE = Periodic(name="pulse", kind="work", every=seconds(1))
         ((kind(),), (Periodic(name="pulse", kind="work", every=seconds(0)),)),
         ((kind(),), (Periodic(name="", kind="work", every=seconds(1)),)),
     ],
-    ids=["kind-twice", "no-name", "limit", "max-attempts", "timeout", "max-age", "periodic-twice", "no-kind", "every",
-         "periodic-no-name"],
+    ids=[
+        "kind-twice",
+        "no-name",
+        "limit",
+        "max-attempts",
+        "timeout",
+        "max-age",
+        "periodic-twice",
+        "no-kind",
+        "every",
+        "periodic-no-name",
+    ],
 )
 async def test_a_bad_declaration_is_refused(
     engine: Engine, kinds: tuple[JobKind, ...], periodics: tuple[Periodic, ...]

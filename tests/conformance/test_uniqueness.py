@@ -24,7 +24,9 @@ PAIRED = kind(name="paired", identity=("event", "endpoint"))
 async def test_the_same_arguments_return_the_job_that_stands(engine: Engine):
     runtime = await engine.runtime(kind())
     first = await runtime.enqueue("work", {"a": 1, "b": [1, {"c": 2, "d": 3}]}, UNIQUE)
-    [again] = await runtime.enqueue_many([NewJob(kind="work", args={"a": 1, "b": [1, {"c": 2, "d": 3}]}, options=UNIQUE)])
+    [again] = await runtime.enqueue_many(
+        [NewJob(kind="work", args={"a": 1, "b": [1, {"c": 2, "d": 3}]}, options=UNIQUE)]
+    )
     assert (again.id, again.is_new) == (first, False)
     assert await runtime.count(JobFilter()) == 1
 
@@ -73,9 +75,7 @@ async def test_who_does_not_ask_for_it_gets_a_job_each(engine: Engine):
     ],
 )
 @pytest.mark.parametrize("name", ["work", "paired"])
-async def test_it_holds_when_the_job_has_run(
-    engine: Engine, name: str, act: BaseException | None, state: JobState
-):
+async def test_it_holds_when_the_job_has_run(engine: Engine, name: str, act: BaseException | None, state: JobState):
     script = Script(act)
     runtime = await engine.running(kind(script, name, identity=PAIRED.identity if name == "paired" else None))
     args = {"event": str(EVENT), "endpoint": str(ENDPOINT)}
@@ -180,9 +180,7 @@ async def test_of_many_at_once_one_is_new(engine: Engine, name: str):
         NewJob(kind=name, args={"event": str(EVENT), "endpoint": str(UUID(int=n))}, options=UNIQUE) for n in range(20)
     ]
     # Each in another order, so that who locks one key at a time can meet another.
-    calls = [
-        runtimes[n % 3].enqueue_many(jobs[n % 20 :] + jobs[: n % 20] if n % 2 else jobs[::-1]) for n in range(12)
-    ]
+    calls = [runtimes[n % 3].enqueue_many(jobs[n % 20 :] + jobs[: n % 20] if n % 2 else jobs[::-1]) for n in range(12)]
     answers = [result for results in await asyncio.gather(*calls) for result in results]
     assert sum(result.is_new for result in answers) == 20
     assert len({result.id for result in answers}) == 20

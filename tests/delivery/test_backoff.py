@@ -110,9 +110,7 @@ def test_every_date_to_come_is_read_to_the_second(at: datetime) -> None:
 @given(
     st.one_of(
         st.text(max_size=60),
-        st.from_regex(
-            r"(Mon|Sun)[a-z]{0,4},? [ -~]{0,20}[0-9]{2}:[0-9]{2}:[0-9]{2}[ -~]{0,12}", fullmatch=True
-        ),
+        st.from_regex(r"(Mon|Sun)[a-z]{0,4},? [ -~]{0,20}[0-9]{2}:[0-9]{2}:[0-9]{2}[ -~]{0,12}", fullmatch=True),
     )
 )
 def test_no_header_breaks_the_parser_or_gives_a_negative_wait(text: str) -> None:
@@ -289,9 +287,7 @@ policies = st.one_of(
     ),
 )
 headers = st.one_of(st.none(), st.text(max_size=12), st.integers(0, 10**9).map(str))
-verdicts: st.SearchStrategy[Waiting] = st.one_of(
-    st.sampled_from([FULL, SHORT, AGAIN, OURS]), headers.map(snoozed)
-)
+verdicts: st.SearchStrategy[Waiting] = st.one_of(st.sampled_from([FULL, SHORT, AGAIN, OURS]), headers.map(snoozed))
 memos = st.dictionaries(
     st.sampled_from(["snoozes", "short", "ours", "again", "other"]),
     st.one_of(st.integers(-5, 10**12), st.none(), st.text(max_size=3), st.booleans(), st.floats()),

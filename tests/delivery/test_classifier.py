@@ -166,9 +166,7 @@ def test_abort_message_stops_this_message_only(word: str, status: int) -> None:
 
 def test_an_accepted_message_is_delivered_whatever_the_header_says() -> None:
     assert classify(reply(204, webhook_delivery="abort-message")) == Delivered(code="http_204", rule="2xx")
-    assert classify(reply(200, webhook_delivery="disable")) == Delivered(
-        code="http_200", rule="2xx", disable=True
-    )
+    assert classify(reply(200, webhook_delivery="disable")) == Delivered(code="http_200", rule="2xx", disable=True)
 
 
 @pytest.mark.parametrize("word", ["", "enable", "disabled", "abort", "disable, abort-message", "\xff"])
@@ -201,9 +199,7 @@ def test_an_endpoint_can_move_an_outcome_to_another_class(name: str, wanted: str
 
 def test_a_fault_can_be_overridden_but_never_into_delivered() -> None:
     check_overrides({"dns_not_found": "disable", "timeout": "short"})
-    assert shape(classify(Fault(code=FaultCode.DNS_NOT_FOUND), {"dns_not_found": "disable"})) == (
-        "permanent+disable"
-    )
+    assert shape(classify(Fault(code=FaultCode.DNS_NOT_FOUND), {"dns_not_found": "disable"})) == ("permanent+disable")
     with pytest.raises(InvalidInput, match="'timeout': nobody accepted"):
         check_overrides({"timeout": "delivered"})
 
@@ -220,12 +216,8 @@ def test_a_snoozing_override_passes_retry_after_on() -> None:
 
 
 def test_the_receivers_word_stands_above_an_override() -> None:
-    assert shape(classify(reply(404, webhook_delivery="disable"), {"http_404": "retryable"})) == (
-        "permanent+disable"
-    )
-    assert shape(classify(reply(409, webhook_delivery="disable"), {"http_409": "delivered"})) == (
-        "delivered+disable"
-    )
+    assert shape(classify(reply(404, webhook_delivery="disable"), {"http_404": "retryable"})) == ("permanent+disable")
+    assert shape(classify(reply(409, webhook_delivery="disable"), {"http_409": "delivered"})) == ("delivered+disable")
 
 
 FIXED = [

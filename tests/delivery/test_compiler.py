@@ -82,7 +82,7 @@ async def nothing(job: Job) -> None:
 def test_a_delivery_goes_into_its_endpoints_lane_once_in_its_life():
     job = job_for(row(1).event, route_to(endpoint(7)))
     assert job.kind == DELIVER == "webhook.deliver"
-    assert job.args == {"event_id": str(UUID(int=1)), "endpoint_id": str(UUID(int=7))}
+    assert job.args == {"event_id": str(UUID(int=1)), "endpoint_id": str(UUID(int=7)), "type": "invoice.paid"}
     assert job.options == EnqueueOptions(
         unique_by_args=True, lane=f"endpoint:{UUID(int=7)}", owner_id="acme", run_at=None
     )
@@ -90,8 +90,15 @@ def test_a_delivery_goes_into_its_endpoints_lane_once_in_its_life():
 
 def test_a_handler_runs_in_the_lane_of_its_kind_for_the_platform():
     job = job_for(row(1).event, route_to(HandlerTarget(kind="handler.mail")))
-    assert (job.kind, job.args) == ("handler.mail", {"event_id": str(UUID(int=1))})
-    assert job.options == EnqueueOptions()
+    assert job.kind == "handler.mail"
+    assert (job.args["event_id"], job.args["type"]) == (str(UUID(int=1)), "invoice.paid")
+    assert job.options == EnqueueOptions(unique_by_args=True)
+
+
+def test_a_handler_has_one_id_in_all_its_jobs_and_no_other_has_it():
+    first, again = (job_for(row(n).event, route_to(HandlerTarget(kind="handler.mail"))) for n in (1, 2))
+    other = job_for(row(1).event, route_to(HandlerTarget(kind="handler.post")))
+    assert first.args["handler_id"] == again.args["handler_id"] != other.args["handler_id"]
 
 
 def test_the_kind_of_deliveries_outlasts_the_most_patient_policy():
@@ -105,7 +112,13 @@ def test_the_kind_of_deliveries_outlasts_the_most_patient_policy():
 
 def test_the_kind_of_a_handler_bears_its_name():
     kind = handler_kind("mail", nothing, max_attempts=3, limit=2)
-    assert (kind.name, kind.max_attempts, kind.limit, kind.identity) == ("handler.mail", 3, 2, None)
+    assert (kind.name, kind.max_attempts, kind.limit, kind.identity) == (
+        "handler.mail",
+        3,
+        2,
+        ("event_id", "handler_id"),
+    )
+    assert kind.queue == "handler.mail"
 
 
 def test_an_endpoint_gets_an_event_once_however_many_patterns_match():

@@ -82,16 +82,12 @@ def test_the_timestamp_is_utc_with_its_microseconds(at: datetime, text: str) -> 
     st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=3), inner, max_size=3)
-        ),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abé", max_size=3), inner, max_size=3),
         max_leaves=8,
     ),
     st.booleans(),
 )
-def test_whatever_is_in_it_the_envelope_parses(
-    named: str, subject: str | None, data: object, escaped: bool
-) -> None:
+def test_whatever_is_in_it_the_envelope_parses(named: str, subject: str | None, data: object, escaped: bool) -> None:
     parsed = json.loads(body(event(json.dumps(data, ensure_ascii=escaped), named=named, subject=subject)))
     assert list(parsed) == ["id", "type", "subject", "timestamp", "data"]
     assert (parsed["id"], parsed["type"], parsed["subject"], parsed["data"]) == (
@@ -125,9 +121,7 @@ def test_a_custom_header_never_stands_beside_one_of_ours() -> None:
 
 def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
     signed = {"webhook-id": "1", "webhook-signature": "v1,x"}
-    headers = attempt_headers(
-        [("User-Agent", "theirs"), ("x-a", "1")], signed.items(), user_agent="Tidings/1.2"
-    )
+    headers = attempt_headers([("User-Agent", "theirs"), ("x-a", "1")], signed.items(), user_agent="Tidings/1.2")
     assert headers == (
         ("x-a", "1"),
         ("content-type", "application/json"),

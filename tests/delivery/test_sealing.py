@@ -104,9 +104,7 @@ def test_a_key_and_its_ring_show_ids_only() -> None:
     assert repr(NEW) == "KeyEncryptionKey(id='new', material=<redacted>)"
 
 
-@pytest.mark.parametrize(
-    "take", [pickle.dumps, copy.copy, copy.deepcopy, lambda key: pickle.dumps(KeyRing([key]))]
-)
+@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy, lambda key: pickle.dumps(KeyRing([key]))])
 def test_a_key_is_not_pickled_or_copied_not_even_in_its_ring(take: Any) -> None:
     with pytest.raises(TypeError, match="not pickled or copied"):
         take(NEW)

@@ -70,9 +70,7 @@ def paths() -> tuple[str, ...]:
 def _on_disk() -> Iterator[str]:
     for folder, folders, files in os.walk(ROOT):
         here = Path(folder).relative_to(ROOT)
-        folders[:] = [
-            name for name in folders if name not in PASSING and not name.endswith(("_cache", ".egg-info"))
-        ]
+        folders[:] = [name for name in folders if name not in PASSING and not name.endswith(("_cache", ".egg-info"))]
         yield from ((here / name).as_posix() for name in files)
 
 
@@ -92,9 +90,7 @@ def requirements(*, groups: bool = True) -> Iterator[Requirement]:
 
 def python(*places: str) -> list[Source]:
     """Read the Python files under `places`."""
-    found = (
-        path for path in paths() if path.endswith(".py") and path.startswith(tuple(f"{p}/" for p in places))
-    )
+    found = (path for path in paths() if path.endswith(".py") and path.startswith(tuple(f"{p}/" for p in places)))
     return [read(path) for path in found]
 
 

@@ -23,9 +23,7 @@ def anchors(page: Source) -> set[str]:
     """List the anchors that a page has: GitHub's for its headings, and those set by hand."""
     found: set[str] = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", page.text))
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", FENCE.sub("", page.text), re.MULTILINE):
-        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(
-            " ", "-"
-        )
+        slug = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()).replace(" ", "-")
         number = next(n for n in range(1000) if (f"{slug}-{n}" if n else slug) not in found)
         found.add(f"{slug}-{number}" if number else slug)
     return found
@@ -40,16 +38,10 @@ def lead_somewhere(page: Source) -> Iterator[str]:
         if ELSEWHERE.match(link):
             continue
         target, _, anchor = link.partition("#")
-        path = (
-            posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target)) if target else page.path
-        )
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), target)) if target else page.path
         if target and path not in places:
             yield f"{page.path}: the link {link} leads to no file of the tree"
-        elif (
-            anchor
-            and path.endswith(".md")
-            and anchor not in anchors(page if path == page.path else read(path))
-        ):
+        elif anchor and path.endswith(".md") and anchor not in anchors(page if path == page.path else read(path)):
             yield f"{page.path}: the link {link} leads to no heading of {path}"
 
 

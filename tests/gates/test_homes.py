@@ -47,9 +47,7 @@ def stay_at_home(source: Source) -> Iterator[str]:
 def be_declared(source: Source) -> Iterator[str]:
     """Refuse a library that is here only because another one needs it; `a[b]` declares `a-b` too."""
     wanted = list(requirements(groups=False))
-    names = {
-        canonicalize_name(name) for it in wanted for name in (it.name, *(f"{it.name}-{x}" for x in it.extras))
-    }
+    names = {canonicalize_name(name) for it in wanted for name in (it.name, *(f"{it.name}-{x}" for x in it.extras))}
     for node, name in imports(source):
         top = name.partition(".")[0]
         if top not in OURS and top not in GLUE and canonicalize_name(top) not in names:
@@ -82,9 +80,7 @@ def test_a_library_that_strays_is_refused(path: str, text: str):
 
 
 def test_a_library_at_home_is_accepted():
-    assert not refused(
-        stay_at_home, "delivery/adapters/http/wire.py", "import httpx, ssl\nfrom . import guard"
-    )
+    assert not refused(stay_at_home, "delivery/adapters/http/wire.py", "import httpx, ssl\nfrom . import guard")
 
 
 def test_a_library_that_came_along_is_refused():

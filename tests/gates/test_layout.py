@@ -52,9 +52,7 @@ WALL = 400
 def test_the_top_level_is_closed():
     present = {path.partition("/")[0] for path in paths()}
     strange = present - ASKED_FOR - HABITS
-    assert not strange, (
-        f"move {sorted(strange)} into a room, or ignore it in .gitignore: the top level is closed"
-    )
+    assert not strange, f"move {sorted(strange)} into a room, or ignore it in .gitignore: the top level is closed"
     missing = {name for name in ASKED_FOR if not (ROOT / name).exists()}
     assert not missing, f"bring {sorted(missing)} back: the top level was asked for"
 

@@ -35,10 +35,7 @@ CLICK_ENVIRONMENT = {"envvar", "auto_envvar_prefix", "show_envvar"}
 PURE = (
     "signing",
     "subscriptions",
-    *(
-        f"delivery/{room}.py"
-        for room in ("classifier", "backoff", "envelope", "sealing", "health", "compiler")
-    ),
+    *(f"delivery/{room}.py" for room in ("classifier", "backoff", "envelope", "sealing", "health", "compiler")),
     *(f"delivery/{port}.py" for port in ("jobs", "outbox", "channels", "attempts", "events", "errors")),
 )
 OUTSIDE_PURITY = ("signing/contrib",)
@@ -82,13 +79,9 @@ def leave_the_environment(source: Source) -> Iterator[str]:
         return
     found = [node for node in source.nodes if isinstance(node, ast.Attribute) and dotted(node) in ENVIRONMENT]
     found += [node for node, name in imports(source) if name in ENVIRONMENT]
-    found += [
-        call for call, _ in calls(source) if CLICK_ENVIRONMENT & {keyword.arg for keyword in call.keywords}
-    ]
+    found += [call for call, _ in calls(source) if CLICK_ENVIRONMENT & {keyword.arg for keyword in call.keywords}]
     for node in found:
-        yield source.at(
-            node, "only delivery/settings.py reads the environment: take the value as an argument"
-        )
+        yield source.at(node, "only delivery/settings.py reads the environment: take the value as an argument")
 
 
 def do_nothing_on_import(source: Source) -> Iterator[str]:
@@ -100,9 +93,7 @@ def do_nothing_on_import(source: Source) -> Iterator[str]:
             continue
         statements += ast.iter_child_nodes(node)
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in IO_CALLS:
-            yield source.at(
-                node, "I/O at import: do it in a function, with functools.cache if it is wanted once"
-            )
+            yield source.at(node, "I/O at import: do it in a function, with functools.cache if it is wanted once")
 
 
 def stay_pure(source: Source) -> Iterator[str]:
@@ -111,9 +102,7 @@ def stay_pure(source: Source) -> Iterator[str]:
         return
     for node, name in imports(source):
         if name.partition(".")[0] in IO or name.startswith("urllib.request"):
-            yield source.at(
-                node, f"{name} in a pure room: hand its result in, or move this to a step or an adapter"
-            )
+            yield source.at(node, f"{name} in a pure room: hand its result in, or move this to a step or an adapter")
     for call, name in calls(source):
         if name == "open":
             yield source.at(call, "a pure room opens no file: hand its content in")

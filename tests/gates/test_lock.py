@@ -32,9 +32,7 @@ def hold(wanted: Requirement, lock: Source) -> bool:
     """Say whether the lock pins a version that `wanted` allows."""
     pins = [match for line in lock.text.splitlines() if (match := PIN.match(line))]
     versions = [pin[2] for pin in pins if canonicalize_name(pin[1]) == canonicalize_name(wanted.name)]
-    return bool(versions) and all(
-        wanted.specifier.contains(version, prereleases=True) for version in versions
-    )
+    return bool(versions) and all(wanted.specifier.contains(version, prereleases=True) for version in versions)
 
 
 def test_every_pin_has_its_hashes():

@@ -22,16 +22,11 @@ def shortcomings(module: ModuleType) -> list[str]:
     if not offered:
         return []
     missing = [name for name in offered if not hasattr(module, name)]
-    own = {
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
-    }
+    own = {name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)}
     silent = [
         name
         for name in offered
-        if (inspect.isclass(value := getattr(module, name, None)) or inspect.isroutine(value))
-        and not value.__doc__
+        if (inspect.isclass(value := getattr(module, name, None)) or inspect.isroutine(value)) and not value.__doc__
     ]
     return [
         *(

@@ -26,9 +26,7 @@ def say_what(source: Source) -> Iterator[str]:
 
 def spoken(source: Source) -> set[str]:
     """List the names a module speaks of: its short strings, without `.sql`, and its attributes."""
-    strings = {
-        node.value for node in source.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    strings = {node.value for node in source.nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     attributes = {node.attr for node in source.nodes if isinstance(node, ast.Attribute)}
     return {string.removesuffix(".sql") for string in strings} | attributes
 
@@ -37,9 +35,7 @@ def unused(sql: list[str], modules: list[Source]) -> list[str]:
     """List the statements that no module speaks of, by stem or by path under `sql/`."""
     names = set().union(*map(spoken, modules))
     return [
-        path
-        for path in sql
-        if not names & {PurePosixPath(path).stem, path.partition("/sql/")[2].removesuffix(".sql")}
+        path for path in sql if not names & {PurePosixPath(path).stem, path.partition("/sql/")[2].removesuffix(".sql")}
     ]
 
 
@@ -96,9 +92,7 @@ def test_a_built_statement_is_refused(text: str):
 
 
 def test_a_quoted_part_is_accepted():
-    assert not refused(
-        never_built, f"{ADAPTER}/grants.py", "c.execute(SQL('GRANT {}').format(Identifier(role)))"
-    )
+    assert not refused(never_built, f"{ADAPTER}/grants.py", "c.execute(SQL('GRANT {}').format(Identifier(role)))")
 
 
 def test_an_idle_or_silent_statement_is_refused():

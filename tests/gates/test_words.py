@@ -20,9 +20,7 @@ REGISTRIES = (
 )
 UNWANTED: dict[str, str] = {
     r"(?<![\w.~*])/(work|root|home)/\w": "a path of one machine: write it relative to the top of the tree",
-    "|".join(
-        map(re.escape, REGISTRIES)
-    ): "the address of a registry: name the package, its client knows where",
+    "|".join(map(re.escape, REGISTRIES)): "the address of a registry: name the package, its client knows where",
     r"^(<{7} |>{7} |={7}$)": "a half-made merge: finish it",
 }
 #: File -> why it may.

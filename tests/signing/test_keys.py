@@ -71,9 +71,7 @@ def test_padding_may_be_left_off() -> None:
     assert parse_key(TEXT.rstrip("=")) == parse_key(TEXT)
 
 
-@pytest.mark.parametrize(
-    "text", [TEXT + "!", TEXT + "\n", TEXT[:30], "WHSEC_" + TEXT[6:], TEXT + TEXT[6:] * 2]
-)
+@pytest.mark.parametrize("text", [TEXT + "!", TEXT + "\n", TEXT[:30], "WHSEC_" + TEXT[6:], TEXT + TEXT[6:] * 2])
 def test_an_error_never_repeats_the_key(text: str) -> None:
     with pytest.raises(InvalidKeyError) as caught:
         parse_key(text)

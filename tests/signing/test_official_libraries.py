@@ -42,9 +42,7 @@ def test_svix_accepts_what_we_sign(secret: SigningSecret, payload: str) -> None:
     svix.webhooks.Webhook(secret.reveal()).verify(payload.encode(), headers)
 
 
-@pytest.mark.parametrize(
-    "theirs", [standardwebhooks.Webhook, svix.webhooks.Webhook], ids=["standardwebhooks", "svix"]
-)
+@pytest.mark.parametrize("theirs", [standardwebhooks.Webhook, svix.webhooks.Webhook], ids=["standardwebhooks", "svix"])
 @each_payload
 def test_we_accept_what_they_sign(theirs, secret: SigningSecret, payload: str) -> None:
     now = datetime.now(UTC)

@@ -56,9 +56,7 @@ def test_headers_of_every_shape_are_read(headers) -> None:
     assert VERIFIER.verify(BODY, headers).id == "msg_1"
 
 
-@pytest.mark.parametrize(
-    "headers", [None, 7, "webhook-id", b"x", ["webhook-id"], ["ab"], [("a", "b", "c")], [None]]
-)
+@pytest.mark.parametrize("headers", [None, 7, "webhook-id", b"x", ["webhook-id"], ["ab"], [("a", "b", "c")], [None]])
 def test_what_is_no_headers_is_refused_as_malformed(headers: object) -> None:
     assert refusal(headers) == "malformed_headers"
 

@@ -43,9 +43,7 @@ def test_every_key_signs_newest_first() -> None:
 def test_an_aware_datetime_signs_as_the_same_instant_in_utc(hours: int) -> None:
     instant = datetime(2023, 11, 14, 22, 13, 20, 999_999, tzinfo=UTC)
     local = instant.astimezone(timezone(timedelta(hours=hours)))
-    assert SIGNER.headers("msg_1", b"{}", timestamp=local) == SIGNER.headers(
-        "msg_1", b"{}", timestamp=1700000000
-    )
+    assert SIGNER.headers("msg_1", b"{}", timestamp=local) == SIGNER.headers("msg_1", b"{}", timestamp=1700000000)
 
 
 def test_a_naive_datetime_is_refused() -> None:
@@ -84,9 +82,7 @@ def test_an_id_that_could_be_misread_is_refused(message_id: str) -> None:
         SIGNER.headers(message_id, b"{}")
 
 
-@pytest.mark.parametrize(
-    "message_id", ["a", "x" * 256, "018f2b1d-0a52-7e0e-8b1f-9f6f0d6d8d1f", "msg_~!/-+= a"]
-)
+@pytest.mark.parametrize("message_id", ["a", "x" * 256, "018f2b1d-0a52-7e0e-8b1f-9f6f0d6d8d1f", "msg_~!/-+= a"])
 def test_a_plain_id_is_taken(message_id: str) -> None:
     assert SIGNER.headers(message_id, b"{}")["webhook-id"] == message_id
 

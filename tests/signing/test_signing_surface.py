@@ -28,9 +28,7 @@ def test_every_error_is_public() -> None:
 
 
 def test_every_error_is_drawn_in_the_tree_with_its_status() -> None:
-    tree = [
-        line for line in (errors.__doc__ or "").splitlines() if "──" in line or line.endswith("WebhookError")
-    ]
+    tree = [line for line in (errors.__doc__ or "").splitlines() if "──" in line or line.endswith("WebhookError")]
     for error in ERRORS:
         line = next(line for line in tree if error.__name__ in line.split())
         if error not in {errors.WebhookError, errors.InvalidKeyError, errors.VerificationError}:

@@ -176,9 +176,7 @@ def test_whatever_arrives_is_verified_or_refused(body: bytes, headers: object, n
         assert (webhook.id, webhook.body) == ("msg_1", BODY)
 
 
-@given(
-    message_id=st.from_regex(r"[!-\-/-~]{1,256}", fullmatch=True), body=st.binary(), at=st.integers(1, 10**10)
-)
+@given(message_id=st.from_regex(r"[!-\-/-~]{1,256}", fullmatch=True), body=st.binary(), at=st.integers(1, 10**10))
 def test_what_a_signer_signs_a_verifier_verifies(message_id: str, body: bytes, at: int) -> None:
     headers = WebhookSigner([OLD, NEW]).headers(message_id, body, timestamp=at)
     webhook = VERIFIER.verify(body, headers, now=at)

@@ -18,7 +18,7 @@ from delivery.adapters.postgres.jobs import JOBS_CHANNEL
 from delivery.adapters.postgres.lanes import Ask, Lane, LaneBook
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler
-from delivery.adapters.postgres.shards import Shards
+from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.jobs import JobKind
@@ -55,8 +55,10 @@ class Crew:
         self.book = LaneBook()
         self.flights: dict[int, tries.Flight] = {}
         self.settler = Settler(database, self._settled)
-        self.shards = Shards(database, settings.shard_lease, self._gained, self._shards_lost)
+        queues = sorted({kind.queue for kind in kinds.values()} - {DEFAULT_QUEUE})
+        self.shards = Shards(database, settings.shard_lease, queues, self._gained, self._shards_lost)
         self._wake = asyncio.Event()
+        self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
         self._unseen: set[int] = set()  # slots that rang, of lanes whose rows were not read yet
         self._idle = asyncio.Event()
         self._idle.set()
@@ -129,7 +131,7 @@ class Crew:
         for word in payload.split(","):
             slot_text, _, seconds = word.partition("+")
             slot = int(slot_text)
-            if (slot >> 3) % 64 not in self.shards.owned:
+            if self._is_elsewhere(slot >> 3):
                 continue
             if (slot >> 3) not in self.book:
                 self._unseen.add(slot)
@@ -137,6 +139,10 @@ class Crew:
                 self.book.wake_at(slot, self._now() + float(seconds))
             else:
                 self.book.wake(slot)
+
+    def _is_elsewhere(self, lane_id: int) -> bool:
+        shard = self._elsewhere.get(lane_id)
+        return shard is not None and shard not in self.shards.owned
 
     async def _caught_up(self) -> None:
         self._sweep_now.set()
@@ -164,14 +170,17 @@ class Crew:
         self.book.forget(keep=self.shards.owned)
 
     async def _learn(self, lane_ids: Iterable[int]) -> None:
-        wanted = [lane_id for lane_id in lane_ids if lane_id % 64 in self.shards.owned]
+        wanted = list(lane_ids)
         if not wanted:
             return
         rows = await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True)
         now = self._now()
         for row in rows:
+            if row["shard"] not in self.shards.owned:
+                self._elsewhere[row["id"]] = row["shard"]
+                continue
             known = row["id"] in self.book
-            lane = Lane(row["id"], row["owner_id"], row["job_limit"], row["is_on"], now + row["paused_s"])
+            lane = Lane(row["id"], row["owner_id"], row["job_limit"], row["shard"], row["is_on"], now + row["paused_s"])
             self.book.learn(lane)
             if not known:
                 for flight in self.flights.values():
@@ -253,6 +262,7 @@ class Crew:
             "lanes": [ask.slot for ask in asks],
             "slots": [ask.slots for ask in asks],
             "floors": [ask.floor for ask in asks],
+            "shards": [ask.shard for ask in asks],
             "worker": self.shards.worker,
             "margin": self._settings.shard_lease / 5,
             "lease": lease,

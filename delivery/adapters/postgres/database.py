@@ -2,25 +2,61 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow, class_row, dict_row
 from psycopg_pool import AsyncConnectionPool
 
 import migrations
 from delivery.adapters.postgres.faults import mapped
-from delivery.errors import ConfigurationError, SchemaPending, SchemaTooNew
+from delivery.errors import ConfigurationError, InvalidInput, SchemaPending, SchemaTooNew
 
 #: The oldest server that is supported, as `server_version_num`.
 OLDEST_SERVER = 150_000
 #: How long to wait for a server to answer a new connection, in seconds.
 CONNECT_TIMEOUT_S = 5
 
+#: Of every pooled connection, whatever the database's or the role's defaults are.
+SESSION = "-c jit=off -c timezone=UTC -c default_transaction_isolation=read\\ committed"
+
 Conn = AsyncConnection[DictRow]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a server and its database say of themselves."""
+
+    version: int  #: `server_version_num`
+    is_utf8: bool
+    is_read_only: bool
+
+    def check(self) -> None:
+        """Refuse a server that the platform cannot use.
+
+        Raises:
+            ConfigurationError: it is too old, or the database is not UTF-8.
+        """
+        if self.version < OLDEST_SERVER:
+            raise ConfigurationError(
+                f"PostgreSQL {self.version // 10_000} is too old: version {OLDEST_SERVER // 10_000} or newer is needed"
+            )
+        if not self.is_utf8:
+            raise ConfigurationError(
+                "the database is not UTF-8: create one with `createdb --encoding UTF8 --template template0`"
+            )
+
+
+_READ_SERVER = """
+SELECT current_setting('server_version_num')::int AS version,
+       current_setting('server_encoding') = 'UTF8' AS is_utf8,
+       current_setting('transaction_read_only')::bool AS is_read_only
+"""
 
 
 class Database:
@@ -33,15 +69,13 @@ class Database:
     def __init__(self, dsn: str, *, size: int = 10) -> None:
         self.dsn = dsn
         self.size = size
-        self.durable = _pool(dsn, size, "-c jit=off -c timezone=UTC")
-        self.quick = _pool(
-            dsn, max(4, size // 2), "-c jit=off -c timezone=UTC -c synchronous_commit=off -c statement_timeout=20s"
-        )
+        self.durable = _pool(dsn, size, SESSION)
+        self.quick = _pool(dsn, max(4, size // 2), f"{SESSION} -c synchronous_commit=off -c statement_timeout=20s")
 
     @staticmethod
     def hosts(dsn: str) -> list[tuple[str, int]]:
         """Return the hosts and ports of a connection string; sockets are none."""
-        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+        parts = _parts(dsn)
         names = str(parts.get("hostaddr") or parts.get("host") or "").split(",")
         ports = str(parts.get("port") or "5432").split(",")
         return [
@@ -55,7 +89,7 @@ class Database:
 
         Raises:
             Unavailable: the server does not answer.
-            ConfigurationError: it is too old, or not UTF-8.
+            ConfigurationError: it is too old, not UTF-8, or read-only.
             SchemaPending: `tidings migrate` has not been run.
             SchemaTooNew: the schema is of a newer release.
         """
@@ -94,7 +128,7 @@ class Database:
 
 
 def _pool(dsn: str, size: int, options: str) -> AsyncConnectionPool[Conn]:
-    merged = psycopg.conninfo.conninfo_to_dict(dsn)
+    merged = _parts(dsn)
     merged["options"] = f"{merged.get('options') or ''} {options}".strip()
     return AsyncConnectionPool(
         psycopg.conninfo.make_conninfo("", **merged),
@@ -107,17 +141,32 @@ def _pool(dsn: str, size: int, options: str) -> AsyncConnectionPool[Conn]:
     )
 
 
+def _parts(dsn: str) -> dict[str, Any]:
+    """Take a connection string apart.
+
+    Raises:
+        ConfigurationError: it cannot be read. The message quotes nothing of it: what libpq takes for a host or a
+            port may be half a password.
+    """
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        parts = {"host": "no@host"}
+    names = f"{parts.get('host') or ''}/{parts.get('dbname') or ''}"
+    if "@" in names.lstrip("@") or not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
+        raise ConfigurationError(
+            "--dsn / TIDINGS_DATABASE_URL is no connection string: write postgresql://user:password@host:port/database"
+            " and percent-encode what is no letter or digit in the password, or key=value pairs with 'quoted' values"
+        )
+    return parts
+
+
 async def _check_server(connection: Conn) -> None:
-    if connection.info.server_version < OLDEST_SERVER:
-        raise ConfigurationError(
-            f"PostgreSQL {connection.info.server_version // 10_000} is too old: version 15 or newer is needed"
-        )
-    cursor = await connection.execute("SHOW server_encoding")
-    row = await cursor.fetchone()
-    if row is None or row["server_encoding"] != "UTF8":
-        raise ConfigurationError(
-            "the database is not UTF-8: create one with `createdb --encoding UTF8 --template template0`"
-        )
+    async with connection.cursor(row_factory=class_row(Server)) as cursor:
+        (server,) = await (await cursor.execute(_READ_SERVER)).fetchall()
+    server.check()
+    if server.is_read_only:
+        raise ConfigurationError("the database is read-only: connect to the primary server")
 
 
 async def _check_schema(connection: Conn) -> None:
@@ -142,31 +191,31 @@ def migrate(dsn: str, *, check: bool = False, grant_record: str | None = None) -
 
     Raises:
         Unavailable: the server does not answer, or a lock was not to be had in time.
-        ConfigurationError: the server is too old, not UTF-8, read-only, or the role may not create the schema.
+        ConfigurationError: the server is too old, not UTF-8, read-only, the role may not create the schema, or it was
+            migrated by files that differ from this release's.
+        InvalidInput: there is no role `grant_record`.
         SchemaTooNew: the schema is of a newer release.
     """
+    _parts(dsn)
     with mapped(), Connection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S) as connection:
-        if connection.info.server_version < OLDEST_SERVER:
-            raise ConfigurationError(
-                f"PostgreSQL {connection.info.server_version // 10_000} is too old: version 15 or newer is needed"
-            )
-        encoding = connection.execute("SHOW server_encoding").fetchone()
-        if encoding is None or encoding[0] != "UTF8":
-            raise ConfigurationError(
-                "the database is not UTF-8: create one with `createdb --encoding UTF8 --template template0`"
-            )
+        (server,) = connection.cursor(row_factory=class_row(Server)).execute(_READ_SERVER).fetchall()
+        server.check()
         try:
             found = migrations.pending(connection) if check else migrations.apply(connection)
-        except migrations.MigrationError as error:
+        except migrations.NewerSchema as error:
             raise SchemaTooNew(str(error)) from error
+        except migrations.MigrationError as error:
+            raise ConfigurationError(str(error)) from error
         if grant_record is not None and not check:
             _grant_record(connection, grant_record)
         return found
 
 
 def _grant_record(connection: Connection[Any], role: str) -> None:
+    if role in ("", "public", "none"):  # what PostgreSQL reads as everybody, even in quotes
+        raise InvalidInput(f"{role!r} is no role: name the one that the application connects as")
     name = psycopg.sql.Identifier(role)
-    with connection.transaction():
+    with migrations.turn(connection):  # two at once would stumble over each other ("tuple concurrently updated")
         connection.execute(psycopg.sql.SQL("GRANT USAGE ON SCHEMA tidings TO {}").format(name))
         connection.execute(
             psycopg.sql.SQL(

@@ -11,6 +11,7 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from delivery.errors import (
     ConfigurationError,
+    Conflict,
     IdempotencyConflict,
     InvalidEvent,
     InvalidInput,
@@ -32,18 +33,22 @@ OWN_STATES: dict[str, type[TidingsError]] = {
 
 
 @contextmanager
-def mapped() -> Iterator[None]:
-    """Raise our errors for the database's."""
+def mapped(refused: type[InvalidInput] = InvalidInput) -> Iterator[None]:
+    """Raise our errors for the database's; `refused` for a value that it cannot keep."""
     try:
         yield
     except (psycopg.Error, PoolTimeout, PoolClosed) as error:
-        raise translate(error) from error
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput("text holds half of a surrogate pair, which is no character: repair the text") from error
+        raise translate(error, refused) from error
+    except UnicodeEncodeError as error:
+        raise refused(_unencodable(error)) from error
+    except RecursionError as error:
+        raise refused("a value is nested too deeply: flatten it") from error
 
 
-def translate(error: Exception) -> TidingsError:
+def translate(error: Exception, refused: type[InvalidInput] = InvalidInput) -> TidingsError:
     """Return our error for one of psycopg's."""
+    if isinstance(error, psycopg.DataError):
+        return refused(f"the database cannot keep this value: {_primary(error)}")
     state = getattr(error, "sqlstate", None) or ""
     if state in OWN_STATES:
         return OWN_STATES[state](_primary(error))
@@ -65,8 +70,13 @@ def _unreachable(error: Exception) -> TidingsError:
     )
 
 
-def _invalid(error: Exception) -> TidingsError:
-    return InvalidInput(f"the database cannot keep this value: {_primary(error)}")
+def _unencodable(error: UnicodeEncodeError) -> str:
+    if error.encoding.startswith("utf"):
+        return "text holds half of a surrogate pair, which is no character: repair the text"
+    return (
+        f"text holds a character that the connection's client_encoding ({error.encoding}) lacks:"
+        " SET client_encoding TO 'UTF8'"
+    )
 
 
 _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsError]]] = [
@@ -80,7 +90,23 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
     ),
     (
         (pg.ReadOnlySqlTransaction,),
-        lambda _: ConfigurationError("the database is read-only: connect to the primary server"),
+        lambda _: ConfigurationError(
+            "this transaction is read-only: use one that may write, on a database that may, on the primary server"
+        ),
+    ),
+    (
+        (pg.InFailedSqlTransaction,),
+        lambda _: Conflict("an earlier statement of this transaction failed: roll it back, then run it again"),
+    ),
+    (
+        (pg.LockNotAvailable,),
+        lambda e: Unavailable(
+            f"another transaction holds a lock for too long ({_primary(e)}); nothing was changed: try again"
+        ),
+    ),
+    (
+        (pg.UndefinedObject,),
+        lambda e: InvalidInput(f"{_primary(e)}: correct the name, or create it first"),
     ),
     (
         (pg.InsufficientPrivilege,),
@@ -89,7 +115,6 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
         ),
     ),
     ((pg.StatementTooComplex,), lambda _: InvalidEvent("data is nested too deeply: flatten it")),
-    ((psycopg.DataError,), _invalid),
     ((PoolTimeout, PoolClosed, pg.ConnectionException, psycopg.InterfaceError), _unreachable),
     (
         (psycopg.OperationalError,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -16,13 +16,16 @@ from psycopg.rows import DictRow, dict_row
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.statements import statement
-from delivery.errors import InvalidInput, UnknownKind
+from delivery.errors import InvalidInput
 from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JsonObject, NewJob
 
 #: The channel that rings for lanes with new work: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep".
 JOBS_CHANNEL = "tidings_jobs"
 _PAYLOAD_BYTES = 7_000
 _PRIORITIES = range(-3, 4)
+#: The statement that adds what does not stand yet, and the one that finds what stands.
+_BY_IDENTITY = ("enqueue_by_identity", "find_by_identity")
+_BY_KEY = ("enqueue_by_key", "find_by_key")
 
 
 class Lanes:
@@ -32,8 +35,8 @@ class Lanes:
         self._database = database
         self._ids: dict[str, int] = {}
 
-    async def ids(self, wanted: Mapping[str, tuple[str | None, int]]) -> dict[str, int]:
-        """Return the ids of lanes given as key -> (owner, limit), making those that are missing.
+    async def ids(self, wanted: Mapping[str, tuple[str | None, int, str]]) -> dict[str, int]:
+        """Return the ids of lanes given as key -> (owner, limit, queue), making those that are missing.
 
         Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there.
         """
@@ -42,8 +45,11 @@ class Lanes:
             await self._read(missing)
             missing = [key for key in missing if key not in self._ids]
         if missing:
-            owners, limits = [wanted[key][0] for key in missing], [wanted[key][1] for key in missing]
-            await self._database.fetch(statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits})
+            owners, limits, queues = (list(column) for column in zip(*(wanted[key] for key in missing), strict=True))
+            await self._database.fetch(statement("ensure_queues"), {"queues": queues})
+            await self._database.fetch(
+                statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits, "queues": queues}
+            )
             await self._read(missing)
         return {key: self._ids[key] for key in wanted}
 
@@ -73,17 +79,14 @@ class PostgresJobs:
     """`delivery.jobs.Jobs`."""
 
     def __init__(
-        self,
-        database: Database,
-        kinds: Mapping[str, JobKind],
-        lanes: Lanes,
-        tx: AsyncConnection[Any] | None = None,
+        self, database: Database, find: Callable[[str], JobKind], lanes: Lanes, tx: AsyncConnection[Any] | None = None
     ) -> None:
-        self._database, self._kinds, self._lanes, self._tx = database, kinds, lanes, tx
+        """Enqueue kinds that `find` knows; it raises UnknownKind for others."""
+        self._database, self._find, self._lanes, self._tx = database, find, lanes, tx
 
     def with_(self, tx: AsyncConnection[Any], /) -> Self:
         """Bind to the caller's transaction."""
-        return type(self)(self._database, self._kinds, self._lanes, tx)
+        return type(self)(self._database, self._find, self._lanes, tx)
 
     async def enqueue(self, kind: str, args: JsonObject, options: EnqueueOptions = DEFAULT) -> JobId:
         """Add one job, or return the one already there."""
@@ -102,20 +105,18 @@ class PostgresJobs:
             return await _enqueue(tx, placed)
 
     async def _place(self, jobs: Sequence[NewJob]) -> list[_Placed]:
-        lanes: dict[str, tuple[str | None, int]] = {}
+        lanes: dict[str, tuple[str | None, int, str]] = {}
         for job in jobs:
-            kind = self._kinds.get(job.kind)
-            if kind is None:
-                raise UnknownKind(f"no job kind {job.kind!r} was declared to this runtime: declare it at construction")
+            kind = self._find(job.kind)
             if job.options.priority not in _PRIORITIES:
                 raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
-            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind.limit))
+            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind.limit, kind.queue))
         ids = await self._lanes.ids(lanes)
         return [
             _Placed(
                 position,
                 job,
-                self._kinds[job.kind],
+                self._find(job.kind),
                 ids[job.options.lane or job.kind] * 8 + job.options.priority + 4,
                 _text(job.args),
             )
@@ -133,21 +134,21 @@ async def _enqueue(tx: AsyncConnection[Any], placed: Sequence[_Placed]) -> list[
         rows = await _rows(tx, "enqueue_jobs", _columns(plain))
         found |= {plain[row["ord"] - 1].position: Enqueued(id=row["id"], is_new=True) for row in rows}
     if by_identity:
-        found |= await _enqueue_unique(tx, by_identity, "identity", _identities(by_identity))
+        found |= await _enqueue_unique(tx, by_identity, _BY_IDENTITY, _identities(by_identity))
     if by_key:
-        found |= await _enqueue_unique(tx, by_key, "key", {"digests": [_digest(p) for p in by_key]})
+        found |= await _enqueue_unique(tx, by_key, _BY_KEY, {"digests": [_digest(p) for p in by_key]})
     await ring(tx, [(p.slot, p.job.options.run_at) for p in placed if found[p.position].is_new])
     return [found[p.position] for p in placed]
 
 
 async def _enqueue_unique(
-    tx: AsyncConnection[Any], placed: Sequence[_Placed], by: str, keys: dict[str, Any]
+    tx: AsyncConnection[Any], placed: Sequence[_Placed], by: tuple[str, str], keys: dict[str, Any]
 ) -> dict[int, Enqueued]:
     columns = _columns(placed)
-    rows = await _rows(tx, f"enqueue_by_{by}", columns | keys)
+    rows = await _rows(tx, by[0], columns | keys)
     found = {placed[row["ord"] - 1].position: Enqueued(id=row["id"], is_new=True) for row in rows}
     if len(found) < len(placed):
-        rows = await _rows(tx, f"find_by_{by}", keys | {"kinds": columns["kinds"]})
+        rows = await _rows(tx, by[1], keys | {"kinds": columns["kinds"]})
         for row in rows:
             found.setdefault(placed[row["ord"] - 1].position, Enqueued(id=row["id"], is_new=False))
     return found

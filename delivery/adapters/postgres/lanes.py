@@ -29,6 +29,7 @@ class Lane:
     id: int
     owner_id: str | None
     limit: int
+    shard: int
     on: bool = True
     paused_until: float = 0.0
     in_flight: int = 0
@@ -53,6 +54,7 @@ class Ask:
     slots: int
     floor: datetime
     wakes: int
+    shard: int
 
 
 class LaneBook:
@@ -93,7 +95,7 @@ class LaneBook:
     def forget(self, keep: Iterable[int]) -> None:
         """Drop every lane whose shard is not in `keep`."""
         kept = set(keep)
-        for lane_id in [lane_id for lane_id in self._lanes if lane_id % 64 not in kept]:
+        for lane_id in [lane_id for lane_id in self._lanes if self._lanes[lane_id].shard not in kept]:
             lane = self._lanes.pop(lane_id)
             self._unqueue(lane)
 
@@ -161,7 +163,7 @@ class LaneBook:
                 self._queue(lane)
                 continue
             budget -= slots
-            asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes))
+            asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
         return asks
 
     def answered(self, ask: Ask, count: int, last_run_at: datetime | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
@@ -17,16 +18,24 @@ from delivery.events import AsyncBoundRecorder, BoundRecorder, JsonText
 
 
 class PostgresRecorder:
-    """`delivery.events.Recorder` over the SQL function `tidings.record`."""
+    """`delivery.events.Recorder` over the SQL function `tidings.record`.
+
+    The psycopg connection is looked up anew at each call: a session gets another one from its pool with its next
+    transaction.
+    """
 
     def with_(self, connection: Any, /) -> BoundRecorder | AsyncBoundRecorder:
         """Bind to the connection, session or cursor that the caller's transaction is open on."""
-        raw = _driver_connection(connection)
-        return _AsyncRecorder(raw) if isinstance(raw, psycopg.AsyncConnection) else _SyncRecorder(raw)
+        if _is_async_sqlalchemy(connection):
+            return _AsyncRecorder(connection)
+        if _is_session(connection):  # asking it for its connection would begin a transaction
+            return _SyncRecorder(connection)
+        found = _driver_connection(connection)
+        return _AsyncRecorder(found) if isinstance(found, psycopg.AsyncConnection) else _SyncRecorder(connection)
 
 
 class _SyncRecorder:
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def record(
@@ -38,12 +47,18 @@ class _SyncRecorder:
         **options: Any,
     ) -> UUID:
         parameters = _parameters(owner_id, type, subject, data, **options)
-        with mapped(), self._connection.cursor(row_factory=scalar_row) as cursor:
+        connection = self._connection
+        if _is_session(connection):
+            connection = connection.connection()
+        if _is_idle_sqlalchemy(connection):
+            connection.begin()
+        found = _driver_connection(connection)
+        with mapped(InvalidEvent), found.cursor(row_factory=scalar_row) as cursor:
             return UUID(str(cursor.execute(statement("record_event"), parameters).fetchone()))
 
 
 class _AsyncRecorder:
-    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     async def record(
@@ -55,24 +70,44 @@ class _AsyncRecorder:
         **options: Any,
     ) -> UUID:
         parameters = _parameters(owner_id, type, subject, data, **options)
-        with mapped():
-            async with self._connection.cursor(row_factory=scalar_row) as cursor:
+        connection = self._connection
+        if iscoroutinefunction(getattr(connection, "connection", None)):
+            connection = await connection.connection()
+        if hasattr(connection, "sync_connection"):
+            if _is_idle_sqlalchemy(connection.sync_connection):
+                await connection.begin()
+            connection = connection.sync_connection
+        found = _driver_connection(connection)
+        with mapped(InvalidEvent):
+            async with found.cursor(row_factory=scalar_row) as cursor:
                 await cursor.execute(statement("record_event"), parameters)
                 return UUID(str(await cursor.fetchone()))
+
+
+def _is_async_sqlalchemy(connection: Any) -> bool:
+    is_session = iscoroutinefunction(getattr(connection, "connection", None))
+    return is_session or getattr(connection, "sync_connection", None) is not None
+
+
+def _is_session(connection: Any) -> bool:
+    return hasattr(connection, "get_bind") and callable(getattr(connection, "connection", None))
+
+
+def _is_idle_sqlalchemy(connection: Any) -> bool:
+    """Say whether SQLAlchemy would take this for a connection with nothing to commit."""
+    is_sqlalchemy = hasattr(getattr(connection, "connection", None), "driver_connection")
+    return is_sqlalchemy and not connection.in_transaction()
 
 
 def _driver_connection(connection: Any) -> Any:
     """Find the psycopg connection under SQLAlchemy's or Django's."""
     found = connection
-    if hasattr(found, "sync_session") or hasattr(found, "sync_connection"):  # SQLAlchemy, asynchronous
-        found = getattr(found, "sync_session", None) or found.sync_connection
-    if hasattr(found, "get_bind") and callable(getattr(found, "connection", None)):  # SQLAlchemy session
-        found = found.connection()
     if hasattr(found, "ensure_connection"):  # Django; opens the connection where none is open yet
         found.ensure_connection()
         found = found.connection
     if hasattr(getattr(found, "connection", None), "driver_connection"):  # SQLAlchemy connection
-        found = found.connection.driver_connection
+        found = found.connection
+    found = getattr(found, "driver_connection", found)
     if isinstance(found, psycopg.Cursor | psycopg.AsyncCursor):
         found = found.connection
     if not isinstance(found, psycopg.Connection | psycopg.AsyncConnection):
@@ -90,11 +125,11 @@ def _parameters(
     data: Any,
     *,
     idempotency_key: str | None = None,
-    occurred_at: datetime | None = None,
+    occurred_at: Any = None,
     traceparent: str | None = None,
 ) -> dict[str, Any]:
-    if occurred_at is not None and occurred_at.tzinfo is None:
-        raise InvalidEvent("occurred_at has no time zone: pass an aware datetime, such as datetime.now(UTC)")
+    if occurred_at is not None and not (isinstance(occurred_at, datetime) and occurred_at.utcoffset() is not None):
+        raise InvalidEvent("occurred_at must be a datetime with a time zone, such as datetime.now(UTC)")
     fields = {
         "owner_id": owner_id,
         "type": type,
@@ -114,7 +149,7 @@ def _parameters(
 def _is_plain(value: Any) -> bool:
     if not isinstance(value, str) or "\x00" in value:
         return False
-    return not any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else True
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def json_text(data: Any) -> str:

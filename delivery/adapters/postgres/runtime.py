@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.periodic import Ticker
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.waits import Waits
-from delivery.errors import ConfigurationError
+from delivery.errors import ConfigurationError, UnknownKind
 from delivery.jobs import (
     DEFAULT,
     Enqueued,
@@ -47,12 +47,16 @@ class PostgresRuntime(PostgresInspector):
         kinds: Sequence[JobKind],
         periodics: Sequence[Periodic] = (),
         settings: RuntimeSettings | None = None,
+        *,
+        adopts: Callable[[str], JobKind | None] = lambda _: None,
     ) -> None:
+        """Run `kinds`; `adopts` says how to enqueue kinds that only other processes run."""
+        self._adopts = adopts
         self._kinds = _checked(kinds, periodics)
         self._lanes = Lanes(database)
         super().__init__(database, self._kinds, self._lanes)
         self._settings = settings or RuntimeSettings()
-        self._jobs = PostgresJobs(database, self._kinds, self._lanes)
+        self._jobs = PostgresJobs(database, self._find, self._lanes)
         self._crew = Crew(database, self._kinds, self._settings)
         self._ticker = Ticker(database, self._jobs, periodics, lease=self._settings.shard_lease)
         self._waits = Waits(database, self.get)
@@ -132,6 +136,12 @@ class PostgresRuntime(PostgresInspector):
     def stale_results(self) -> int:
         """Results that came after their claim had lapsed, since the start; they changed nothing."""
         return self._crew.settler.stale
+
+    def _find(self, name: str) -> JobKind:
+        kind = self._kinds.get(name) or self._adopts(name)
+        if kind is None:
+            raise UnknownKind(f"no job kind {name!r} was declared to this runtime: declare it at construction")
+        return kind
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from delivery.adapters.postgres.clock import boot_time
@@ -13,7 +13,9 @@ from delivery.adapters.postgres.statements import statement
 
 log = logging.getLogger("tidings.shards")
 
+#: Shards of the default queue, which are shared out evenly; other queues have one, for whoever comes first.
 SHARDS = 64
+DEFAULT_QUEUE = "default"
 
 
 class Shards:
@@ -23,10 +25,11 @@ class Shards:
         self,
         database: Database,
         lease: timedelta,
+        queues: Sequence[str],
         gained: Callable[[list[int]], Awaitable[None]],
         lost: Callable[[], None],
     ) -> None:
-        self._database, self._lease = database, lease
+        self._database, self._lease, self._queues = database, lease, list(queues)
         self._gained, self._lost = gained, lost
         self.worker = secrets.randbits(62)  #: random a process start
         self.owned: set[int] = set()
@@ -43,16 +46,20 @@ class Shards:
         if self.owned:
             kept = await self._database.fetch(statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True)
             self._keep({r["id"] for r in kept})
-        if len(self.owned) > share:
-            await self._give_back(list(self.owned)[share:])
+        shared = sorted(shard for shard in self.owned if shard < SHARDS)
+        if len(shared) > share:
+            await self._give_back(shared[share:])
         self._good_until = called + self._lease.total_seconds()
-        if len(self.owned) < share:
-            want = share - len(self.owned)
-            rows = await self._database.fetch(statement("grab_shards"), me | {"want": want}, quick=True)
-            gained = [r["id"] for r in rows]
-            if gained:
-                self.owned |= set(gained)
-                await self._gained(gained)
+        gained = await self._grab([DEFAULT_QUEUE], share - len(shared)) + await self._grab(self._queues, SHARDS)
+        if gained:
+            self.owned |= set(gained)
+            await self._gained(gained)
+
+    async def _grab(self, queues: list[str], want: int) -> list[int]:
+        if not queues or want <= 0:
+            return []
+        parameters = {"worker": self.worker, "lease_for": self._lease, "queues": queues, "want": want}
+        return [row["id"] for row in await self._database.fetch(statement("grab_shards"), parameters, quick=True)]
 
     def drop(self) -> None:
         """Own nothing any more, as after a lease that was not renewed in time."""

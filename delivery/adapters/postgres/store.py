@@ -78,7 +78,7 @@ class PostgresStore:
     async def add_endpoint(self, endpoint: Endpoint) -> None:
         """Add an endpoint and its lane."""
         await self._run("add_endpoint", self._columns(endpoint))
-        await self._set_lane(endpoint, switch=endpoint.state is not EndpointState.ENABLED)
+        await self._set_lane(endpoint, switch=endpoint.state is EndpointState.DISABLED)
 
     async def endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
         """Return one endpoint of the owner."""
@@ -112,12 +112,15 @@ class PostgresStore:
             await self._run("notify", {"channel": LANES_CHANNEL, "payload": str(lane_id)})
 
     async def _set_lane(self, endpoint: Endpoint, *, switch: bool) -> int:
-        """Make the lane or set its limit; its switch only if asked, for switching on also ends a pause."""
+        """Make the lane or set its limit; its switch only if asked, for switching on also ends a pause.
+
+        A removed endpoint's lane is on: what is still in it is cancelled when its turn comes.
+        """
         key = endpoint_lane(endpoint.id)
         lane = {"key": key, "owner_id": endpoint.owner_id, "job_limit": endpoint.limit}
         [row] = await self._run("limit_lane", lane)
         if switch:
-            await self._run("switch_lane", {"key": key, "is_on": endpoint.state is EndpointState.ENABLED})
+            await self._run("switch_lane", {"key": key, "is_on": endpoint.state is not EndpointState.DISABLED})
         return int(row["id"])
 
     def _columns(self, endpoint: Endpoint) -> Columns:

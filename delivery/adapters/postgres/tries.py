@@ -144,7 +144,7 @@ def _failure(flight: Flight, kind: JobKind, error: Exception) -> Retry:
 def _failed(flight: Flight, kind: JobKind, retry: Retry, make: Make, jitter: Callable[[], float]) -> Result:
     spent = flight.row["spent"] + 1
     report = retry.report if retry.report is not None else Report()
-    if spent >= flight.row["max_attempts"]:
+    if spent >= kind.max_attempts:
         return make(
             state="discarded", reason="exhausted", charges=True, outcome=report.outcome or "failed", report=report
         )

@@ -3,8 +3,9 @@
 -- `= ANY(ARRAY(...))`, never a join: the planner takes LIMIT <column> for a tenth of the table.
 WITH w AS (
   SELECT w.lane, w.slots, w.floor
-  FROM unnest(%(lanes)s::bigint[], %(slots)s::int[], %(floors)s::timestamptz[]) AS w (lane, slots, floor)
-  JOIN tidings.shard AS s ON s.id = (w.lane >> 3) %% 64 AND s.owner = %(worker)s AND s.until > now() + %(margin)s
+  FROM unnest(%(lanes)s::bigint[], %(slots)s::int[], %(floors)s::timestamptz[], %(shards)s::int[])
+    AS w (lane, slots, floor, shard)
+  JOIN tidings.shard AS s ON s.id = w.shard AND s.owner = %(worker)s AND s.until > now() + %(margin)s
 ), picked AS MATERIALIZED (
   SELECT j.id
   FROM w CROSS JOIN LATERAL (

@@ -7,5 +7,6 @@ WITH RECURSIVE heads AS (
     SELECT job.lane, job.run_at FROM tidings.job WHERE job.lane > heads.lane ORDER BY job.lane, job.run_at, job.id LIMIT 1
   ) AS h
 )
-SELECT lane, run_at, extract(epoch FROM run_at - now())::float8 AS due_in_s FROM heads
-WHERE (lane >> 3) %% 64 = ANY (%(shards)s::smallint[])
+SELECT heads.lane, heads.run_at, extract(epoch FROM heads.run_at - now())::float8 AS due_in_s
+FROM heads JOIN tidings.lane AS l ON l.id = heads.lane >> 3
+WHERE coalesce(l.own_shard, l.id %% 64) = ANY (%(shards)s::int[])

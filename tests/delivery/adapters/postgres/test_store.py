@@ -110,7 +110,8 @@ async def test_an_endpoint_has_a_lane_that_follows_its_limit_and_state(office: O
         (lambda d: d.endpoints.disable("acme", endpoint.id, by="b", reason="slow"), (2, False)),
         (lambda d: d.endpoints.update_endpoint("acme", endpoint.id, EndpointChanges(limit=5), by="b"), (5, False)),
         (lambda d: d.endpoints.enable("acme", endpoint.id, by="b"), (5, True)),
-        (lambda d: d.endpoints.remove("acme", endpoint.id, by="b"), (5, False)),
+        (lambda d: d.endpoints.disable("acme", endpoint.id, by="b", reason="slow"), (5, False)),
+        (lambda d: d.endpoints.remove("acme", endpoint.id, by="b"), (5, True)),
     ]
     office.outside.execute(f"LISTEN {LANES_CHANNEL}")
     for step, expected in steps:
