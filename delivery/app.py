@@ -83,14 +83,26 @@ class App:
             await self._parts.switches.put("allow_local", allowed, by)
         return await self._parts.read_switches()
 
-    async def work(self, *, relay: bool = True, worker: bool = True) -> None:
+    async def database(self) -> str:
+        """Say in a line which database this is: server version, name, place; never a password."""
+        async with self.transaction() as tx:
+            version, name, host = tx.info.server_version // 10_000, tx.info.dbname, tx.info.host
+            place = f"{host}:{tx.info.port}" if host and not host.startswith(("/", "@")) else "a local socket"
+        kind = "embedded PostgreSQL" if self.settings.dsn is None else "PostgreSQL"
+        return f"{kind} {version}, database {name} on {place}"
+
+    async def work(
+        self, *, relay: bool = True, worker: bool = True, started: Callable[[], None] = lambda: None
+    ) -> None:
         """Relay and deliver until cancelled; then stop in order: relay, claims, grace, cancel, flush.
+
+        `started` is called once everything runs.
 
         Raises:
             ConfigurationError: a key is missing, or the pool is too small.
             Unavailable: the database did not answer at the start.
         """
-        await self._parts.work(relay=relay, worker=worker)
+        await self._parts.work(relay=relay, worker=worker, started=started)
 
 
 class _Parts:
@@ -150,7 +162,7 @@ class _Parts:
 
     # Work -------------------------------------------------------------------------------------------------------
 
-    async def work(self, *, relay: bool, worker: bool) -> None:
+    async def work(self, *, relay: bool, worker: bool, started: Callable[[], None]) -> None:
         """Run the loops until cancelled."""
         if worker:
             self._ring()  # a missing key is found before anything is claimed
@@ -166,6 +178,7 @@ class _Parts:
             try:
                 if worker:
                     await self.runtime.start()
+                started()
                 await asyncio.get_running_loop().create_future()  # until cancelled
             finally:
                 self.relay.stop()
@@ -292,6 +305,28 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         await database.open()
         await parts.read_switches()
         yield parts.app()
+
+
+async def migrate_database(
+    settings: Settings, *, check: bool = False, grant_record: str | None = None
+) -> Sequence[str]:
+    """Apply what the database lacks and return its names in order; with `check`, only name it.
+
+    `grant_record` names a role that may then record events.
+
+    Raises:
+        ConfigurationError: server, state folder or role are not fit; the message says what to do.
+        SchemaTooNew: the schema is of a newer release.
+        Unavailable: the database does not answer, or others held a lock for too long.
+    """
+    async with AsyncExitStack() as stack:
+        dsn = settings.dsn
+        if dsn is None:
+            embedded = EmbeddedPostgres(settings.home)
+            dsn = await asyncio.to_thread(embedded.start)
+            stack.push_async_callback(asyncio.to_thread, embedded.stop)
+        found = await asyncio.to_thread(migrate, dsn, check=check, grant_record=grant_record)
+    return [f"{each.number:04}_{each.name}" for each in found]
 
 
 def _key_ring(settings: Settings) -> Callable[[], KeyRing]:

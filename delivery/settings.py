@@ -55,6 +55,23 @@ Duration = Annotated[timedelta, BeforeValidator(_duration_in), Field(ge=timedelt
 Span = Annotated[Duration, AfterValidator(_lasting)]
 
 
+def _owner_in(value: str) -> str:
+    if not re.fullmatch(r"[!-~]{1,128}", value):
+        raise InvalidInput("an owner's id is 1 to 128 printable ASCII characters without spaces")
+    return value
+
+
+Owner = Annotated[str, AfterValidator(_owner_in)]
+
+
+def _kept_for(value: Any) -> Any:
+    return None if isinstance(value, str) and value.strip().lower() == "never" else value
+
+
+#: `never` is read as None: kept for good.
+Retention = Annotated[Span | None, BeforeValidator(_kept_for)]
+
+
 def default_home() -> Path:
     """Return the state folder of this account: below /var/lib for root, else in the user's data folder.
 
@@ -82,7 +99,7 @@ class Settings(BaseSettings):
     #: Key-encryption keys, `tdk_...`, separated by commas: the first seals, all open.
     keys: SecretStr | None = None
     #: Whose endpoints and events a command speaks of.
-    owner: str = "default"
+    owner: Owner = "default"
     #: Networks that may be sent to although they are not public, as CIDR or CIDR:port, separated by commas.
     allow: str = ""
 
@@ -94,7 +111,8 @@ class Settings(BaseSettings):
     relay_poll: Span = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
     max_age: Span = timedelta(days=14)  #: a delivery that has not settled by then is discarded as expired
-    retention: Span = timedelta(days=30)  #: how long settled deliveries, their attempts and events are kept
+    #: How long settled deliveries, their attempts and events are kept; `never` (None) = they are never removed.
+    retention: Retention = timedelta(days=30)
 
     @property
     def dsn(self) -> str | None:

@@ -30,6 +30,7 @@ CREATE TABLE tidings.event_key (
   digest bytea NOT NULL,
   PRIMARY KEY (owner_id, key)
 );
+CREATE INDEX event_key_event ON tidings.event_key (event_id);
 
 -- The outbox: events that are committed but not yet relayed. Inserted, deleted, and updated only in trouble -----
 
@@ -176,6 +177,8 @@ CREATE TABLE tidings.job_done (
 CREATE INDEX job_done_id ON tidings.job_done (id);
 CREATE INDEX job_done_lane ON tidings.job_done (lane, id);
 CREATE INDEX job_done_discarded ON tidings.job_done (id) WHERE state = 'discarded';
+-- What is kept for a day only; deliveries are kept longer and are not in it, so that their settle does not pay.
+CREATE INDEX job_done_other ON tidings.job_done (finished_at) WHERE state = 'completed' AND kind <> 'webhook.deliver';
 CREATE TABLE tidings.job_done_default PARTITION OF tidings.job_done DEFAULT;
 
 CREATE TABLE tidings.attempt (

@@ -1,1 +1,25 @@
-def main() -> None: ...
+"""The command line: click, one file a noun; each command parses, calls one App method and prints.
+
+::
+
+    root.py          the group that holds every command; what an error becomes on the way out
+    session.py       what a command runs in: settings, the open app, one event loop
+    signals.py       Ctrl-C and SIGTERM: stop in order, then at once
+    failures.py      any exception -> one line and an exit code
+    options.py       the options that commands share
+    parameters.py    what a person may write for a duration, an instant, a header, JSON ...
+    output.py        tables for people, JSON and JSON lines for programs; hostile text is escaped
+    documents.py     the shape of everything as JSON
+    story.py         what happens to a delivery next, and when
+
+Nothing heavy is imported before a command needs it, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    from delivery.cli.root import tidings
+
+    tidings.main(prog_name="tidings")

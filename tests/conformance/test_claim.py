@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from delivery.jobs import JobFilter, JobState, NewJob
+from delivery.jobs import EnqueueOptions, JobFilter, JobState, NewJob
 
 from .engine import Engine, Pace, all_ended, ended
 from .kinds import Gate, Script, kind
@@ -15,11 +15,9 @@ async def test_three_runtimes_run_each_job_once(engine: Engine):
     script = Script()
     declared = kind(script, limit=50)
     runtimes = [await engine.running(declared) for _ in range(3)]
-    lanes = [f"lane {n}" for n in range(40)]
-    jobs = [NewJob(kind="work", args={"n": n}) for n in range(500)]
-    for lane in lanes[:4]:
-        await runtimes[0].enqueue_many(jobs[:100])
-        del lane
+    for n in range(8):
+        lane = EnqueueOptions(lane=f"lane {n}")
+        await runtimes[0].enqueue_many([NewJob(kind="work", args={"n": n}, options=lane)] * 50)
     await all_ended(runtimes[0], "work", within=20)
     assert set(Counter(script.ids).values()) == {1}
     assert len(script.ids) == 400

@@ -29,6 +29,8 @@ log = logging.getLogger("tidings.worker")
 LANES_CHANNEL, CANCEL_CHANNEL = "tidings_lanes", "tidings_cancel"
 #: Jobs a claim takes at most.
 CLAIM_BATCH = 200
+#: Between two claims of a process that has work in flight, in seconds.
+CLAIM_PAUSE_S = 0.003
 _PARKED_S = 3600.0
 
 
@@ -63,6 +65,7 @@ class Crew:
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
+        self._claiming = asyncio.Lock()
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
         self._sweep_now = asyncio.Event()
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
@@ -84,6 +87,8 @@ class Crew:
         self._wake.set()
         try:
             async with asyncio.timeout(grace.total_seconds()):
+                async with self._claiming:  # a claim under way brings what it brings
+                    pass
                 await self._idle.wait()
         except TimeoutError:
             log.warning("%d jobs did not end within the grace and are cancelled", len(self.flights))
@@ -222,6 +227,8 @@ class Crew:
             self._wake.clear()
             if not await self._guard("claim jobs", self._claim):
                 await self._until_woken()
+            if self.flights:  # what lands in the next moment makes one claim, not many
+                await asyncio.sleep(CLAIM_PAUSE_S)
 
     async def _until_woken(self) -> None:
         alarm = self.book.next_alarm()
@@ -247,14 +254,16 @@ class Crew:
         asks = self.book.ask(self._now(), free)
         if not asks:
             return False
-        lease, called = secrets.randbits(62), boot_time()
-        try:
-            rows = await self._database.fetch(statement("claim_jobs"), self._claim_parameters(asks, lease), quick=True)
-        except BaseException:
-            for ask in asks:
-                self.book.wake(ask.slot)
-            raise
-        self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
+        async with self._claiming:
+            lease, called = secrets.randbits(62), boot_time()
+            parameters = self._claim_parameters(asks, lease)
+            try:
+                rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
+            except BaseException:
+                for ask in asks:
+                    self.book.wake(ask.slot)
+                raise
+            self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
 
     def _claim_parameters(self, asks: Sequence[Ask], lease: int) -> dict[str, object]:

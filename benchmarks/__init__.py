@@ -1,0 +1,1 @@
+"""Measurements of the product as shipped; bars live here, never in a timed test."""

@@ -1,0 +1,3 @@
+-- Begin a step of upkeep: how long it waits for a lock and how long a statement may take; says whether no other step runs.
+SELECT set_config('lock_timeout', %(lock_wait)s, true), set_config('statement_timeout', %(longest)s, true),
+       pg_try_advisory_xact_lock(1953064041, 2) AS is_alone

@@ -1,0 +1,373 @@
+"""`tidings listen`: receive webhooks on this machine, verify them, print them, and play trouble if told to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections import Counter, OrderedDict
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from delivery.cli.receiver import Answer, Request, Unreadable, receiving
+from delivery.errors import InvalidInput
+from delivery.settings import duration
+from signing import InvalidKeyError, VerificationError, WebhookVerifier, parse_key
+
+#: Ids whose requests are counted; beyond it the oldest is forgotten.
+IDS_KEPT = 10_000
+#: Characters shown of a type, a subject or an id that a sender made up.
+_SHOWN = 64
+#: Characters shown of a body.
+_BODY_SHOWN = 16_384
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+class _Duration(click.ParamType):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return duration(str(value))
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What to play, besides the answer that is due."""
+
+    status: int | None = None  #: for every request, verified or not
+    delay: timedelta = timedelta(0)
+    retry_after: int | None = None  #: whole seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """One request, as it is printed. What the sender said is not escaped yet."""
+
+    at: str  #: ISO 8601, UTC
+    verified: bool | None  #: None = not checked, there was no secret
+    code: str | None  #: why it is not verified
+    reason: str | None  #: the same, for a person
+    id: str | None  #: as claimed, verified or not
+    type: str | None
+    subject: str | None
+    seen: int  #: requests with this id, this one included; 0 = no id
+    bytes: int
+    method: str
+    target: str
+    status: int  #: what it is answered
+
+
+class Desk:
+    """Judge each request, print it, answer it."""
+
+    def __init__(
+        self, verifier: WebhookVerifier | None, trouble: Trouble, *, as_json: bool, with_body: bool, out: Console
+    ) -> None:
+        self._verifier, self._trouble = verifier, trouble
+        self._as_json, self._with_body, self._out = as_json, with_body, out
+        self._seen: OrderedDict[str, int] = OrderedDict()
+        self._explained: set[str] = set()
+        self.counts: Counter[str] = Counter()
+        self.repeats = 0
+        self.closed = asyncio.Event()  #: set once nobody reads what is printed
+
+    async def respond(self, request: Request) -> Answer:
+        """Judge, print, wait if told to, answer."""
+        code, reason, status = self._judge(request)
+        answer = self._answer(status, reason)
+        received = self._received(request, code, reason, answer.status)
+        self.counts[code or ("verified" if self._verifier else "unchecked")] += 1
+        self.repeats += received.seen > 1
+        self._print(received, request.body if self._with_body else None)
+        await asyncio.sleep(self._trouble.delay.total_seconds())
+        return answer
+
+    def refused(self, error: Unreadable) -> None:
+        """Print what was no request."""
+        self.counts["unreadable"] += 1
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        if self._as_json:
+            line = {"at": now, "verified": False, "code": "unreadable", "reason": error.reason, "status": error.status}
+            self._write(Text(json.dumps(line)))
+        else:
+            self._write(_row(now, "✗ unreadable", "red", error.status, None, error.reason))
+
+    def summary(self) -> str:
+        """Say in one line what came."""
+        total = self.counts.total()
+        parts = ", ".join(f"{count} {name}" for name, count in self.counts.most_common())
+        again = f"; {self.repeats} came again" if self.repeats else ""
+        return f"{total} request{'' if total == 1 else 's'}" + (f": {parts}{again}" if total else "")
+
+    def _judge(self, request: Request) -> tuple[str | None, str | None, int]:
+        """Return code and reason where it is not verified, and the status that is due."""
+        if request.method != "POST":
+            return "not_post", f"a webhook is a POST, not a {request.method}", 405
+        if self._verifier is None:
+            return None, None, 204
+        try:
+            self._verifier.verify(request.body, request.headers)
+        except VerificationError as error:
+            return error.code, str(error), error.http_status
+        return None, None, 204
+
+    def _answer(self, status: int, reason: str | None) -> Answer:
+        trouble = self._trouble
+        headers = (("allow", "POST"),) if status == 405 else ()
+        if trouble.status is None:
+            return Answer(status=status, headers=headers, body=f"{reason}\n".encode() if reason else b"")
+        if trouble.retry_after is not None:
+            headers = (*headers, ("retry-after", str(trouble.retry_after)))
+        return Answer(status=trouble.status, headers=headers)
+
+    def _received(self, request: Request, code: str | None, reason: str | None, status: int) -> Received:
+        ids = request.values(b"webhook-id")
+        id_ = ids[0].decode("latin-1") if ids else None
+        said = _object(request.body)
+        return Received(
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            verified=None if self._verifier is None and code is None else code is None,
+            code=code,
+            reason=reason,
+            id=id_,
+            type=_text(said.get("type")),
+            subject=_text(said.get("subject")),
+            seen=self._count(id_),
+            bytes=len(request.body),
+            method=request.method,
+            target=request.target,
+            status=status,
+        )
+
+    def _count(self, id_: str | None) -> int:
+        if id_ is None:
+            return 0
+        self._seen[id_] = self._seen.pop(id_, 0) + 1
+        if len(self._seen) > IDS_KEPT:
+            self._seen.popitem(last=False)
+        return self._seen[id_]
+
+    def _print(self, received: Received, body: bytes | None) -> None:
+        if self._as_json:
+            shown = asdict(received) | ({} if body is None else {"body": body.decode("utf-8", "backslashreplace")})
+            self._write(Text(json.dumps(shown)))
+            return
+        self._write(_line(received))
+        if received.reason is not None and received.code not in self._explained:
+            self._explained.add(received.code or "")
+            self._write(Text(f"{'':10}{received.reason}", style="dim"))
+        if body:
+            for line in pretty(body).split("\n"):
+                self._write(Text(f"{'':10}{line}"))
+
+    def _write(self, line: Text) -> None:
+        try:
+            self._out.print(line, soft_wrap=True)
+        except BrokenPipeError:
+            self.closed.set()
+
+
+def visible(text: str) -> str:
+    """Return text with everything a terminal would obey or hide written out, on one line."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+
+
+def pretty(body: bytes) -> str:
+    """Lay a JSON body out, token by token as it came; anything else is shown as it is, escaped."""
+    text = body.decode("utf-8", "backslashreplace")
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        shown = visible(text[:_BODY_SHOWN])
+    else:
+        shown = "\n".join(visible(line) for line in _laid_out(text)[:_BODY_SHOWN].split("\n"))
+    return shown + (f"\n… of {len(body)} bytes" if len(text) > _BODY_SHOWN else "")
+
+
+def _laid_out(text: str) -> str:
+    depth, last, parts = 0, "", list[str]()
+    for token in _TOKENS.findall(text):
+        if token in "]}":
+            depth -= 1
+        opens, closes = last in ("{", "["), token in ("}", "]")
+        if opens != closes or last == ",":  # neither an empty pair nor within a line
+            parts.append("\n" + "  " * min(depth, 20))
+        parts.append(": " if token == ":" else token)
+        depth += token in "[{"
+        last = token
+    return "".join(parts)
+
+
+def _line(received: Received) -> Text:
+    if received.verified is None:
+        verdict, style = "· unchecked", "yellow"
+    elif received.verified:
+        verdict, style = "✓ verified", "green"
+    else:
+        verdict, style = f"✗ {received.code}", "red"
+    said = [received.id or "-", received.type or "-", received.subject or ""]
+    if received.method != "POST":
+        said.append(f"{received.method} {received.target}")
+    line = _row(
+        received.at, verdict, style, received.status, received.bytes, "  ".join(_short(each) for each in said if each)
+    )
+    if received.seen > 1:
+        line.append(f"  seen {received.seen} times", style="yellow")
+    return line
+
+
+def _row(at: str, verdict: str, style: str, status: int, size: int | None, rest: str) -> Text:
+    shown = "" if size is None else f"{size} B"
+    return Text.assemble(
+        (f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}  ", "dim"),
+        (f"{verdict:<12}  ", style),
+        (f"{status}  ", style if status >= 400 else ""),
+        f"{shown:>9}  ",
+        rest,
+    )
+
+
+def _short(text: str) -> str:
+    shown = visible(text)
+    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+async def _listen(desk: Desk, say: Console, *, host: str, port: int, has_secret: bool) -> int:
+    """Listen until a signal; returns the signal's number, or 0 when nobody reads any more."""
+    ended: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.put_nowait, number)
+    try:
+        async with receiving(desk.respond, host=host, port=port, refused=desk.refused) as url:
+            _introduce(say, url, has_secret=has_secret)
+            async with asyncio.TaskGroup() as waits:
+                closed = waits.create_task(desk.closed.wait())
+                told = waits.create_task(ended.get())
+                done, left = await asyncio.wait((closed, told), return_when=asyncio.FIRST_COMPLETED)
+                for wait in left:
+                    wait.cancel()
+            return told.result() if told in done else 0
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _introduce(say: Console, url: str, *, has_secret: bool) -> None:
+    say.print(Text.assemble("Listening on ", (url, "bold"), "  Ctrl-C ends."), soft_wrap=True)
+    say.print(Text.assemble("To register it:  ", (f"tidings endpoints add {url}", "bold")), soft_wrap=True)
+    if not has_secret:
+        hint = (
+            "No secret, so signatures are not checked: give the one that `endpoints add` shows, as --secret whsec_..."
+        )
+        say.print(Text(hint, style="yellow"), soft_wrap=True)
+    say.print()
+
+
+def _secrets(given: tuple[str, ...], file: Path | None) -> list[str]:
+    texts = list(given)
+    if file is not None:
+        try:
+            texts += file.read_text("utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise click.BadParameter(f"{file} cannot be read: {reason}", param_hint="--secret-file") from None
+        if not texts:
+            raise click.BadParameter(f"{file} holds no secret", param_hint="--secret-file")
+    try:
+        for text in texts:
+            parse_key(text)
+    except InvalidKeyError as error:
+        raise click.BadParameter(str(error), param_hint="--secret") from None
+    return texts
+
+
+def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
+    if error.errno == errno.EADDRINUSE:
+        return click.ClickException(f"port {port} of {host} is taken: choose another with --port, or 0 for a free one")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return click.ClickException(f"port {port} of {host} is not ours to open: choose one above 1023 with --port")
+    return click.ClickException(f"cannot listen on {host}: choose an address of this machine with --host")
+
+
+def _ready_for_anything() -> None:
+    """Let output that the terminal's encoding does not know be escaped instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65_535), help="0 = one that is free.")
+@click.option("--secret", "secrets", multiple=True, metavar="WHSEC", help="Verify with this secret; may be repeated.")
+@click.option("--secret-file", type=click.Path(path_type=Path), help="Read secrets from a file, one a line.")
+@click.option("--status", type=click.IntRange(200, 599), help="Play trouble: answer every request so.")
+@click.option("--delay", type=_Duration(), default="0s", help="Play trouble: wait before answering, such as 2s.")
+@click.option("--retry-after", type=click.IntRange(0), metavar="SECONDS", help="Send Retry-After along with --status.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--body", "with_body", is_flag=True, help="Print bodies too.")
+def listen(
+    host: str,
+    port: int,
+    secrets: tuple[str, ...],
+    secret_file: Path | None,
+    status: int | None,
+    delay: timedelta,
+    retry_after: int | None,
+    as_json: bool,
+    with_body: bool,
+) -> None:
+    """Receive webhooks on this machine: verify and print each as it comes.
+
+    A verified request is answered 204, any other 400 or 401. With --status, --delay and --retry-after it plays a
+    receiver in trouble. Nothing is kept.
+    """
+    if retry_after is not None and status is None:
+        raise click.UsageError("--retry-after goes with --status: 429 or 503")
+    keys = _secrets(secrets, secret_file)
+    _ready_for_anything()
+    out = Console(highlight=False, markup=False, emoji=False)
+    say = Console(highlight=False, markup=False, emoji=False, stderr=True) if as_json else out
+    trouble = Trouble(status=status, delay=delay, retry_after=retry_after)
+    verifier = WebhookVerifier(*keys) if keys else None
+    desk = Desk(verifier, trouble, as_json=as_json, with_body=with_body, out=out)
+    try:
+        ended = asyncio.run(_listen(desk, say, host=host, port=port, has_secret=bool(keys)))
+    except OSError as error:
+        raise _no_port(host, port, error) from None
+    if not ended:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still held back goes nowhere
+        return
+    say.print(f"\n{desk.summary()}")
+    if ended == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + ended)

@@ -1,0 +1,67 @@
+"""What a command runs in: the settings, the open app, one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from delivery.cli.signals import Stop
+
+if TYPE_CHECKING:
+    from delivery.app import App
+    from delivery.settings import Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What was given on the command line, and what follows from it. Nothing is opened before `run`."""
+
+    given: dict[str, Any] = field(default_factory=dict, repr=False)  #: settings by name; these win
+
+    def having(self, **given: Any) -> Session:
+        """Return a session with more given; None is as if it were not given."""
+        return replace(self, given=self.given | {name: value for name, value in given.items() if value is not None})
+
+    @cached_property
+    def settings(self) -> Settings:
+        """Read the settings.
+
+        Raises:
+            ConfigurationError: a value is refused.
+        """
+        from delivery.settings import read_settings
+
+        return read_settings(**self.given)
+
+    @property
+    def owner(self) -> str:
+        """Return whose things the command speaks of."""
+        return self.settings.owner
+
+    def run(self, work: Callable[[App], Awaitable[T]], *, stopping: Callable[[], None] | None = None) -> T:
+        """Open the app, do the work on it and close it.
+
+        Raises:
+            Stopped: a signal came; what the work had done stays done.
+        """
+        return self.run_bare(self._opened(work), stopping=stopping)
+
+    def run_bare(self, work: Coroutine[Any, Any, T], *, stopping: Callable[[], None] | None = None) -> T:
+        """Do work that needs no open app."""
+        with Stop(stopping) as stop:
+            return stop.run(work)
+
+    async def _opened(self, work: Callable[[App], Awaitable[T]]) -> T:
+        from delivery.app import open_app
+
+        async with open_app(self.settings) as app:
+            return await work(app)
+
+
+async def gathered(pages: AsyncIterator[T]) -> list[T]:
+    """Collect what comes."""
+    return [page async for page in pages]

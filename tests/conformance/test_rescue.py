@@ -1,0 +1,141 @@
+"""Rescue: a worker may die, freeze or be slow; its jobs neither end with it nor run twice without need."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from delivery.jobs import EnqueueOptions, JobState, NewJob
+
+from . import child
+from .engine import BRISK, Engine, Pace, all_ended, ended
+from .kinds import Gate, Script, kind
+from .patience import eventually
+
+#: What a dead worker holds is free after this long, with room for a slow machine.
+SOON = BRISK.lease + BRISK.share_lease + 3.0
+
+
+@pytest.mark.needs("processes")
+async def test_a_job_whose_worker_was_killed_runs_again(engine: Engine):
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script, max_attempts=1), pace=BRISK)
+    process = await engine.process()
+    job_id = await runtime.enqueue(child.HOLD, {"seconds": 60})
+    await process.said_that("started", job_id)
+    process.kill()
+    await runtime.start()
+    row = await ended(runtime, job_id, within=SOON)
+    assert (row.state, row.attempt, row.spent) == (JobState.COMPLETED, 2, 0)
+    assert [(job.attempt, job.spent) for job in script.jobs] == [(2, 0)]
+    lost, completed = await runtime.attempts(job_id)
+    assert (lost.number, lost.outcome, completed.number, completed.outcome) == (1, "lost", 2, "completed")
+    assert lost.started_at < completed.started_at
+    assert lost.report.detail
+
+
+@pytest.mark.needs("processes")
+async def test_a_job_that_takes_five_workers_down_is_discarded(engine: Engine):
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=BRISK)
+    job_id = await runtime.enqueue(child.CRASH, {})
+    pace = Pace(lease=0.6, share_lease=0.6, poll=0.2)
+    for _ in range(5):
+        process = await engine.process(pace=pace)
+        assert await process.ended() != 0
+    await runtime.start()
+    row = await ended(runtime, job_id, within=SOON)
+    assert (row.state, row.reason, row.spent) == (JobState.DISCARDED, "crashes_worker", 0)
+    assert script.jobs == []
+    assert [attempt.outcome for attempt in await runtime.attempts(job_id)] == ["lost"] * 5
+
+
+@pytest.mark.needs("processes")
+async def test_a_job_discarded_for_its_crashes_can_be_retried_by_hand(engine: Engine):
+    """A person who retries it gives it a new budget of crashes, too."""
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=BRISK)
+    job_id = await runtime.enqueue(child.CRASH, {})
+    for _ in range(5):
+        await (await engine.process(pace=Pace(lease=0.6, share_lease=0.6, poll=0.2))).ended()
+    await runtime.start()
+    await ended(runtime, job_id, within=SOON)
+    await runtime.retry(job_id)
+    row = await ended(runtime, job_id)
+    assert (row.state, row.attempt, len(script.jobs)) == (JobState.COMPLETED, 6 + 1 - len(script.jobs), 1)
+
+
+async def test_a_job_longer_than_its_lease_runs_once_while_its_worker_lives(engine: Engine):
+    gate = Gate(open_after=3 * BRISK.lease)
+    runtimes = [await engine.running(kind(gate), pace=BRISK) for _ in range(2)]
+    job_id = await runtimes[0].enqueue("work", {})
+    row = await ended(runtimes[0], job_id, within=10)
+    assert (row.state, row.attempt) == (JobState.COMPLETED, 1)
+    assert gate.ids == [job_id]
+    assert [job.holds_lease() for job in gate.jobs] == [True]
+
+
+@pytest.mark.needs("processes")
+async def test_a_worker_that_was_killed_gives_its_share_and_slots_back(engine: Engine):
+    """It held every slot of a lane, and jobs of other lanes had not begun."""
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script, limit=2), pace=BRISK)
+    process = await engine.process(pace=Pace(slots=2, lease=1.0, share_lease=1.0))
+    full = await runtime.enqueue_many([NewJob(kind=child.HOLD, args={"seconds": 60})] * 4)
+    for result in full[:2]:
+        await process.said_that("started", result.id)
+    lanes = [EnqueueOptions(lane=f"lane {n}") for n in range(20)]
+    other = await runtime.enqueue_many([NewJob(kind=child.TICK, args={}, options=lane) for lane in lanes])
+    await runtime.start()
+    process.kill()
+    for result in (*other, *full):
+        assert (await ended(runtime, result.id, within=SOON)).state is JobState.COMPLETED
+
+
+@pytest.mark.needs("processes")
+async def test_the_death_of_one_worker_among_three_loses_no_job(engine: Engine):
+    producer = await engine.runtime(*child.kinds(limit=3))
+    processes = [await engine.process() for _ in range(3)]
+    lanes = [EnqueueOptions(lane=f"lane {n}", owner_id=f"owner {n % 3}") for n in range(12)]
+    jobs = [NewJob(kind=child.HOLD, args={"seconds": 0.05}, options=lane) for lane in lanes for _ in range(15)]
+    await producer.enqueue_many(jobs)
+    await eventually(lambda: all(process.says("done") for process in processes), within=10)
+    processes[1].kill()
+    rows = await all_ended(producer, child.HOLD, within=20)
+    assert [row.state for row in rows] == [JobState.COMPLETED] * len(jobs)
+    assert {row.spent for row in rows} == {0}
+    for row in rows:
+        outcomes = [attempt.outcome for attempt in await producer.attempts(row.id)]
+        assert outcomes in (["completed"], ["lost", "completed"])
+
+
+@pytest.mark.needs("processes")
+async def test_a_job_that_was_to_be_cancelled_when_its_worker_died_does_not_run_again(engine: Engine):
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=BRISK)
+    process = await engine.process()
+    job_id = await runtime.enqueue(child.HOLD, {"seconds": 60})
+    await process.said_that("started", job_id)
+    process.freeze()
+    await runtime.cancel(job_id, by="a person")
+    process.kill()
+    await runtime.start()
+    row = await ended(runtime, job_id, within=SOON)
+    assert (row.state, row.reason) == (JobState.CANCELLED, "a person")
+    assert script.jobs == []
+
+
+@pytest.mark.needs("processes")
+async def test_a_frozen_worker_finds_out_and_works_on(engine: Engine):
+    process = await engine.process()
+    producer = await engine.runtime(*child.kinds())
+    job_id = await producer.enqueue(child.HOLD, {"seconds": 0.3})
+    await process.said_that("started", job_id)
+    process.freeze()
+    await asyncio.sleep(BRISK.lease * 2)  # longer than every lease that it held: this is what the case is about
+    process.thaw()
+    row = await ended(producer, job_id, within=SOON)
+    assert row.state is JobState.COMPLETED
+    again = await producer.enqueue(child.HOLD, {})
+    await process.said_that("done", again)

@@ -1,0 +1,189 @@
+"""Worker processes are killed, again and again, at the worst moments: nothing is lost, and what comes twice was in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from .patience import eventually
+from .platform import Platform, Process
+from .receivers import OK, Held, Receiver, Request
+
+EVENTS, KILLS = 500, 10
+PATHS = ("/a", "/b", "/c")
+ALL = EVENTS * len(PATHS)
+
+
+class Marksman:
+    """A receiver's answers: once armed it holds them, and with enough of them in its hands it kills who waits."""
+
+    def __init__(self, platform: Platform, enough: int) -> None:
+        self._platform, self._enough = platform, enough
+        self._target: Process | None = None
+        self._held = 0
+        self.shot = asyncio.Event()
+        self.in_flight: list[set[tuple[str, str]]] = []  #: a kill
+
+    def aim(self, target: Process) -> None:
+        """Shoot this process next."""
+        self._held, self._target = 0, target
+        self.shot.clear()
+
+    async def __call__(self, _: Request) -> bytes | None:
+        if self._target is None:
+            return OK
+        self._held += 1
+        if self._held == self._enough:
+            target, self._target = self._target, None
+            target.freeze()  # from here on it sends nothing: all it has sent is among what it holds by a claim
+            self.in_flight.append(await self._platform.in_flight())
+            await target.kill()
+            self.shot.set()
+        await self.shot.wait()
+        return None
+
+
+async def three_endpoints(platform: Platform) -> dict[str, str]:
+    """Add them; returns their paths by their ids."""
+    return {str((await platform.endpoint(path))[0].id): path for path in PATHS}
+
+
+async def check(platform: Platform, receiver: Receiver, in_flight: list[set[tuple[str, str]]], events: set[str]) -> int:
+    """Everything was delivered; returns how many requests came twice, which is no more than was in flight."""
+    assert await platform.ended(60) == {"completed": ALL}
+    assert {request.key for request in receiver.requests} == {(path, event) for path in PATHS for event in events}
+    assert len({(request.key, request.body) for request in receiver.requests}) == ALL, "a try changed its message"
+    bound = sum(map(len, in_flight))
+    assert receiver.duplicates <= bound
+    return bound
+
+
+async def test_a_worker_killed_ten_times_while_the_receiver_holds_its_answers_loses_nothing(
+    platform: Platform, receiver: Receiver, record_property: pytest.RecordProperty
+) -> None:
+    paths = await three_endpoints(platform)
+    events = {str(event) for event in await platform.record(EVENTS)}
+    marksman = Marksman(platform, enough=20)
+    receiver.answer(marksman)
+    process = await platform.process()
+    before: set[tuple[str, str]] = set()
+    for _ in range(KILLS):
+        goal = len(receiver.count) + 90
+        await eventually(lambda goal=goal: len(receiver.count) >= goal)
+        await eventually(lambda: platform_settled(platform, before))
+        marksman.aim(process)
+        await asyncio.wait_for(marksman.shot.wait(), 20)
+        before = marksman.in_flight[-1]
+        process = await platform.process()
+    bound = await check(platform, receiver, marksman.in_flight, events)
+    lost = await platform.number("SELECT count(*) FROM tidings.attempt WHERE outcome = 'lost'")
+    seen = {(event, paths[endpoint]) for flight in marksman.in_flight for event, endpoint in flight}
+    twice = {(event, path) for (path, event), count in receiver.count.items() if count > 1}
+    assert twice <= seen, "something came twice that no killed process held"
+    assert receiver.duplicates <= lost, "something came twice and no lost attempt says why"
+    record_property("kills", f"duplicates {receiver.duplicates}, in flight {bound}, lost attempts {lost}")
+    print(f"held answers: duplicates {receiver.duplicates}, in flight {bound}, lost attempts {lost}")
+
+
+async def platform_settled(platform: Platform, deliveries: set[tuple[str, str]]) -> bool:
+    """Say whether all of these are done: else a next kill could hit one of them once more, until it is given up."""
+    rows = await platform.sql("SELECT args->>'event_id' AS event, args->>'endpoint_id' AS endpoint FROM tidings.job")
+    return deliveries.isdisjoint({(row["event"], row["endpoint"]) for row in rows})
+
+
+@asynccontextmanager
+async def parcels_out_of_reach(platform: Platform) -> AsyncIterator[None]:
+    """Lock a table that is read between a claim and its send, and by nothing else that a worker does."""
+    async with await psycopg.AsyncConnection.connect(platform.dsn) as connection:
+        await connection.execute("LOCK TABLE tidings.endpoint_key IN ACCESS EXCLUSIVE MODE")
+        yield
+
+
+async def test_a_worker_killed_ten_times_between_claim_and_send_loses_nothing(
+    platform: Platform, receiver: Receiver, record_property: pytest.RecordProperty
+) -> None:
+    paths = await three_endpoints(platform)
+    events = {str(event) for event in await platform.record(EVENTS)}
+    in_flight: list[set[tuple[str, str]]] = []
+    unsent: list[int] = []
+
+    async def stuck() -> bool:
+        held = await platform.in_flight()
+        return len(held) == 30 and not {(paths[endpoint], event) for event, endpoint in held} & receiver.count.keys()
+
+    before: set[tuple[str, str]] = set()
+    for _ in range(KILLS):
+        process = await platform.process()
+        goal = len(receiver.count) + 90
+        await eventually(lambda goal=goal: len(receiver.count) >= goal)
+        await eventually(lambda: platform_settled(platform, before))
+        async with parcels_out_of_reach(platform):
+            await eventually(stuck)  # each lane is full of claimed ones of which the receiver knows nothing
+            process.freeze()
+            before = await platform.in_flight()
+            in_flight.append(before)
+            await process.kill()
+            sent = {(event, endpoint) for event, endpoint in before if (paths[endpoint], event) in receiver.count}
+            unsent.append(len(before - sent))
+    await platform.process()
+    bound = await check(platform, receiver, in_flight, events)
+    assert min(unsent) > 0, "a kill missed the window"
+    assert receiver.duplicates <= bound - sum(unsent), "something came twice that had not been sent before"
+    record_property("kills", f"duplicates {receiver.duplicates}, in flight {bound}, unsent {sum(unsent)}")
+    print(f"claim to send: duplicates {receiver.duplicates}, in flight {bound}, of those unsent {sum(unsent)}")
+
+
+async def test_a_worker_that_is_asked_to_stop_ends_what_is_in_flight_and_hands_over_the_rest(
+    platform: Platform, receiver: Receiver
+) -> None:
+    held = Held()
+    receiver.answer(held, "/a")
+    await platform.endpoint("/a")
+    await platform.record(50)
+    process = await platform.process(grace="15s")
+    await eventually(lambda: held.waiting == 10)
+    process.terminate()
+
+    async def gave_up_its_claims() -> bool:  # it may end what it has, and no more
+        rows = await platform.sql("SELECT state, count(*) AS n FROM tidings.job GROUP BY state")
+        return {row["state"]: row["n"] for row in rows} == {"running": 10, "pending": 40}
+
+    await eventually(gave_up_its_claims)
+    assert len(receiver.requests) == 10
+    held.let_go()
+    await process.says("stopped")
+    assert await process.ended() == 0
+    assert len(receiver.requests) == 10
+    assert await platform.number("SELECT count(*) FROM tidings.job_done WHERE state = 'completed'") == 10
+    assert await platform.number("SELECT count(*) FROM tidings.shard WHERE until > now()") == 0, "it kept its lanes"
+
+    await platform.process()
+    assert await platform.ended() == {"completed": 50}
+    assert receiver.duplicates == 0
+    assert await platform.number("SELECT count(*) FROM tidings.attempt WHERE outcome <> 'delivered'") == 0
+
+
+async def test_a_try_that_outlives_the_grace_is_interrupted_spends_nothing_and_goes_out_again(
+    platform: Platform, receiver: Receiver
+) -> None:
+    held = Held()
+    receiver.answer(held, "/a")
+    await platform.endpoint("/a")
+    await platform.record()
+    process = await platform.process(grace="0.2s")
+    await eventually(lambda: held.waiting == 1)
+    process.terminate()
+    assert await process.ended() == 0
+    [row] = await platform.sql("SELECT state, spent, attempt FROM tidings.job")
+    assert row == {"state": "retryable", "spent": 0, "attempt": 1}
+    held.let_go()
+    await platform.process()
+    assert await platform.ended() == {"completed": 1}
+    [delivery] = await platform.deliveries()
+    tries = await platform.app.jobs.attempts(delivery.id)
+    assert [each.outcome for each in tries] == ["interrupted", "delivered"]
+    assert receiver.duplicates == 1

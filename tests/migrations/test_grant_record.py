@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.errors import InsufficientPrivilege
+
+from delivery.adapters.postgres.database import migrate
+from delivery.errors import InvalidInput
+
+Owner = psycopg.Connection[Any]
+RECORD = """SELECT tidings.record('acme', 'invoice.paid', 'inv_1', '{"a": 1}', 'key')"""
+
+
+@pytest.fixture
+def granted(empty_dsn: str, owner: Owner, role: str) -> str:
+    """The role, once it may record on a migrated database that declares `invoice.paid`."""
+    migrate(empty_dsn, grant_record=role)
+    owner.execute("INSERT INTO tidings.event_type (type, exposure) VALUES ('invoice.paid', 'webhook')")
+    return role
+
+
+def events(owner: Owner) -> int:
+    return int(owner.execute("SELECT count(*) FROM tidings.event").fetchone()[0])
+
+
+def objects(owner: Owner, query: str) -> list[str]:
+    found = [row[0] for row in owner.execute(query)]
+    assert found
+    return found
+
+
+def test_a_granted_role_records_in_its_own_transaction(owner: Owner, granted: str, as_role: Any):
+    with as_role() as connection, connection.transaction():
+        connection.execute(RECORD)
+    assert events(owner) == 1
+
+
+def test_what_a_granted_role_rolls_back_is_not_there(owner: Owner, granted: str, as_role: Any):
+    with as_role() as connection, connection.transaction(force_rollback=True):
+        connection.execute(RECORD)
+    assert events(owner) == 0
+
+
+def test_a_granted_role_that_another_user_takes_on_may_record(owner: Owner, granted: str):
+    with owner.transaction():
+        owner.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(granted)))
+        owner.execute(RECORD)
+    assert events(owner) == 1
+
+
+def test_without_the_grant_nobody_records(empty_dsn: str, owner: Owner, as_role: Any):
+    migrate(empty_dsn)
+    with as_role() as connection, pytest.raises(InsufficientPrivilege, match="schema tidings"):
+        connection.execute(RECORD)
+
+
+def test_the_schema_alone_does_not_let_everybody_record(empty_dsn: str, owner: Owner, as_role: Any):
+    migrate(empty_dsn)
+    owner.execute("GRANT USAGE ON SCHEMA tidings TO PUBLIC")
+    with as_role() as connection, pytest.raises(InsufficientPrivilege, match="function record"):
+        connection.execute(RECORD)
+
+
+def test_a_granted_role_may_read_and_write_no_table(owner: Owner, granted: str):
+    rights = objects(
+        owner,
+        "SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace = 'tidings'::regnamespace"
+        " AND relkind IN ('r', 'p', 'v', 'm', 'S')",
+    )
+    allowed = owner.execute(
+        "SELECT name, privilege FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
+        " WHERE has_table_privilege(%s, name, privilege) OR has_any_column_privilege(%s, name, 'SELECT, INSERT, UPDATE')",
+        (rights, ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"], granted, granted),
+    ).fetchall()
+    assert allowed == []
+
+
+def test_a_granted_role_may_call_no_other_function(owner: Owner, granted: str):
+    functions = objects(
+        owner, "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'tidings'::regnamespace"
+    )
+    callable_ones = owner.execute(
+        "SELECT name FROM unnest(%s::text[]) AS name WHERE has_function_privilege(%s, name, 'EXECUTE')",
+        (functions, granted),
+    ).fetchall()
+    assert [name.partition("(")[0] for (name,) in callable_ones] == ["tidings.record"]
+
+
+def test_everybody_may_call_no_function_and_read_no_table(owner: Owner, granted: str):
+    given = owner.execute(
+        "SELECT relname::text, acl FROM pg_class, aclexplode(relacl) AS acl"
+        " WHERE relnamespace = 'tidings'::regnamespace AND acl.grantee = 0"
+        " UNION ALL SELECT proname::text, acl FROM pg_proc,"
+        " aclexplode(coalesce(proacl, acldefault('f', proowner))) AS acl"
+        " WHERE pronamespace = 'tidings'::regnamespace AND acl.grantee = 0"
+    ).fetchall()
+    assert given == []
+
+
+def test_a_granted_role_may_create_nothing_in_the_schema(granted: str, as_role: Any):
+    with as_role() as connection, pytest.raises(InsufficientPrivilege):
+        connection.execute("CREATE TABLE tidings.mine ()")
+
+
+def test_a_granted_role_cannot_grant_onward(owner: Owner, granted: str):
+    onward = owner.execute(
+        "SELECT has_function_privilege(%s, p.oid, 'EXECUTE WITH GRANT OPTION') FROM pg_proc p"
+        " WHERE p.oid::regproc = 'tidings.record'::regproc",
+        (granted,),
+    ).fetchone()
+    assert onward == (False,)
+
+
+TRAPS = """
+CREATE {temp} TABLE {into}event (id uuid, owner_id text, type text, subject text, occurred_at timestamptz, data json,
+                                 traceparent text);
+CREATE {temp} TABLE {into}outbox (event_id uuid);
+CREATE {temp} TABLE {into}event_key (owner_id text, key text, event_id uuid, digest bytea);
+CREATE {temp} TABLE {into}event_type (type text);
+CREATE {temp} TABLE {into}doorbell (name text, awake_until timestamptz);
+INSERT INTO {into}event_type VALUES ('stolen.type');
+INSERT INTO {into}doorbell VALUES ('trap', 'infinity');
+"""
+FUNCTIONS = """
+CREATE FUNCTION {into}new_id() RETURNS uuid LANGUAGE sql AS $$ SELECT NULL::uuid $$;
+CREATE FUNCTION {into}refuse_payload(text) RETURNS text LANGUAGE sql AS $$ SELECT NULL::text $$;
+CREATE FUNCTION {into}octet_length(text) RETURNS int LANGUAGE sql AS $$ SELECT 1 / 0 $$;
+CREATE FUNCTION {into}always(text, text) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN RAISE EXCEPTION 'trapped as %', current_user; END $$;
+CREATE OPERATOR {into}!~ (LEFTARG = text, RIGHTARG = text, FUNCTION = {into}always);
+CREATE OPERATOR {into}= (LEFTARG = text, RIGHTARG = text, FUNCTION = {into}always);
+"""
+
+
+@pytest.mark.parametrize("place", ["pg_temp", "trap"])
+def test_a_role_cannot_redirect_the_function_to_objects_of_its_own(
+    owner: Owner, granted: str, as_role: Any, place: str
+):
+    owner.execute(sql.SQL("CREATE SCHEMA trap AUTHORIZATION {}").format(sql.Identifier(granted)))
+    with as_role() as connection:
+        connection.execute(TRAPS.format(into=f"{place}.", temp=""))
+        connection.execute(FUNCTIONS.format(into=f"{place}."))
+        connection.execute(f"SET search_path = {place}, pg_catalog, tidings")
+        connection.execute(RECORD)
+        assert connection.execute(f"SELECT * FROM {place}.event").fetchall() == []
+    assert events(owner) == 1
+
+
+def test_a_role_cannot_declare_a_type_in_a_table_of_its_own(owner: Owner, granted: str, as_role: Any):
+    with as_role() as connection:
+        connection.execute(TRAPS.format(into="pg_temp.", temp=""))
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute("SELECT tidings.record('acme', 'stolen.type', NULL, '{}')")
+    assert refused.value.sqlstate == "TD001"
+
+
+def test_a_role_cannot_make_the_trigger_read_a_doorbell_of_its_own(owner: Owner, granted: str, as_role: Any):
+    owner.execute("LISTEN tidings_outbox")
+    with as_role() as connection:
+        connection.execute(TRAPS.format(into="pg_temp.", temp=""))
+        connection.execute(RECORD)
+    assert len(list(owner.notifies(timeout=5, stop_after=1))) == 1
+
+
+def test_every_definers_function_has_its_search_path_fixed(owner: Owner, granted: str):
+    loose = owner.execute(
+        "SELECT proname FROM pg_proc WHERE pronamespace = 'tidings'::regnamespace"
+        " AND NOT EXISTS (SELECT FROM unnest(proconfig) AS s WHERE s LIKE 'search_path=pg_catalog, %%pg_temp')"
+    ).fetchall()
+    assert loose == []
+
+
+def test_granting_twice_is_granting_once(empty_dsn: str, owner: Owner, granted: str):
+    assert migrate(empty_dsn, grant_record=granted) == []
+
+
+def test_processes_that_grant_at_once_all_succeed(empty_dsn: str, owner: Owner, role: str):
+    migrate(empty_dsn)
+    script = (
+        "import sys; from delivery.adapters.postgres.database import migrate\n"
+        "for _ in range(20): migrate(sys.argv[1], grant_record=sys.argv[2])"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, empty_dsn, role], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    errors = [process.communicate(timeout=90)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+
+
+@pytest.mark.parametrize("nobody", ["", "public", "none", "PUBLIC", "no such role", 'x"; DROP SCHEMA tidings; --'])
+def test_a_grant_to_no_role_or_to_everybody_is_refused(empty_dsn: str, nobody: str):
+    migrate(empty_dsn)
+    with pytest.raises(InvalidInput):
+        migrate(empty_dsn, grant_record=nobody)
