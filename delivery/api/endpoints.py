@@ -12,12 +12,12 @@ from delivery.channels import Fault, PermanentError, Reply, RetryableError
 from delivery.classifier import Verdict, check_overrides, classify
 from delivery.compiler import endpoint_lane
 from delivery.deliveries import Parcel
-from delivery.errors import InvalidInput, NotFound
+from delivery.errors import Conflict, InvalidInput, NotFound
 from delivery.events import Event
 from delivery.ids import new_id
 from delivery.jobs import Inspector, JobFilter
 from signing import SigningSecret
-from subscriptions.model import Endpoint, EndpointChanges, Exposure
+from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure
 from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
 from subscriptions.store import Store
 
@@ -153,6 +153,8 @@ class Endpoints:
             endpoint = await store.endpoint(owner_id, endpoint_id)
             if endpoint is None:
                 raise NotFound(f"no endpoint {endpoint_id}: `tidings endpoints list` shows the owner's")
+            if endpoint.state is EndpointState.REMOVED:
+                raise Conflict(f"endpoint {endpoint_id} was removed: add a new one")
             keys = await store.keys(endpoint_id, now)
         event = Event(
             id=new_id(),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from delivery.api.endpoints import Unit
+from delivery.errors import UnknownEventType
 from delivery.ids import new_id
 from subscriptions.model import EventType, Exposure, Subscription
 from subscriptions.registry import SubscriptionRegistry
@@ -37,6 +38,17 @@ class EventTypes:
         """List all declared types by name."""
         async with self._unit() as store:
             return await store.types()
+
+    async def check(self, type: str | None) -> None:
+        """Refuse the name of a type that nobody declared, in a filter that it would make find nothing.
+
+        Raises:
+            UnknownEventType: no such type.
+        """
+        if type is None or type.startswith("tidings."):
+            return
+        if all(each.type != type for each in await self.list()):
+            raise UnknownEventType(f"no event type {type[:60]!r}: `tidings event-types list` shows the declared ones")
 
 
 class Subscriptions:

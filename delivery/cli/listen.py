@@ -8,42 +8,31 @@ import io
 import json
 import os
 import re
-import signal
 import sys
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
+from delivery.cli.output import decoded, shown
+from delivery.cli.parameters import DURATION
 from delivery.cli.receiver import Answer, Request, Unreadable, receiving
-from delivery.errors import InvalidInput
-from delivery.settings import duration
+from delivery.cli.signals import Stop, Stopped
 from signing import InvalidKeyError, VerificationError, WebhookVerifier, parse_key
 
 #: Ids whose requests are counted; beyond it the oldest is forgotten.
 IDS_KEPT = 10_000
 #: Characters shown of a type, a subject or an id that a sender made up.
 _SHOWN = 64
+_MARGIN = " " * 10
 #: Characters shown of a body.
 _BODY_SHOWN = 16_384
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-
-
-class _Duration(click.ParamType):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        try:
-            return duration(str(value))
-        except InvalidInput as error:
-            self.fail(str(error), param, ctx)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +65,9 @@ class Received:
 class Desk:
     """Judge each request, print it, answer it."""
 
-    def __init__(
-        self, verifier: WebhookVerifier | None, trouble: Trouble, *, as_json: bool, with_body: bool, out: Console
-    ) -> None:
+    def __init__(self, verifier: WebhookVerifier | None, trouble: Trouble, *, as_json: bool, with_body: bool) -> None:
         self._verifier, self._trouble = verifier, trouble
-        self._as_json, self._with_body, self._out = as_json, with_body, out
+        self._as_json, self._with_body = as_json, with_body
         self._seen: OrderedDict[str, int] = OrderedDict()
         self._explained: set[str] = set()
         self.counts: Counter[str] = Counter()
@@ -104,7 +91,7 @@ class Desk:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         if self._as_json:
             line = {"at": now, "verified": False, "code": "unreadable", "reason": error.reason, "status": error.status}
-            self._write(Text(json.dumps(line)))
+            self._write(json.dumps(line))
         else:
             self._write(_row(now, "✗ unreadable", "red", error.status, None, error.reason))
 
@@ -165,56 +152,50 @@ class Desk:
 
     def _print(self, received: Received, body: bytes | None) -> None:
         if self._as_json:
-            shown = asdict(received) | ({} if body is None else {"body": body.decode("utf-8", "backslashreplace")})
-            self._write(Text(json.dumps(shown)))
+            self._write(json.dumps(asdict(received) | ({} if body is None else {"body": decoded(body)})))
             return
         self._write(_line(received))
         if received.reason is not None and received.code not in self._explained:
             self._explained.add(received.code or "")
-            self._write(Text(f"{'':10}{received.reason}", style="dim"))
+            self._write(_MARGIN + click.style(received.reason, dim=True))
         if body:
             for line in pretty(body).split("\n"):
-                self._write(Text(f"{'':10}{line}"))
+                self._write(_MARGIN + line)
 
-    def _write(self, line: Text) -> None:
+    def _write(self, line: str) -> None:
         try:
-            self._out.print(line, soft_wrap=True)
+            click.echo(line)
         except BrokenPipeError:
             self.closed.set()
 
 
-def visible(text: str) -> str:
-    """Return text with everything a terminal would obey or hide written out, on one line."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
-
-
 def pretty(body: bytes) -> str:
     """Lay a JSON body out, token by token as it came; anything else is shown as it is, escaped."""
-    text = body.decode("utf-8", "backslashreplace")
+    text = decoded(body)
     try:
         json.loads(text)
     except (ValueError, RecursionError):
-        shown = visible(text[:_BODY_SHOWN])
+        lines = [shown(text[:_BODY_SHOWN])]
     else:
-        shown = "\n".join(visible(line) for line in _laid_out(text)[:_BODY_SHOWN].split("\n"))
-    return shown + (f"\n… of {len(body)} bytes" if len(text) > _BODY_SHOWN else "")
+        lines = [shown(line) for line in _laid_out(text)[:_BODY_SHOWN].split("\n")]
+    return "\n".join(lines) + (f"\n… of {len(body)} bytes" if len(text) > _BODY_SHOWN else "")
 
 
 def _laid_out(text: str) -> str:
     depth, last, parts = 0, "", list[str]()
-    for token in _TOKENS.findall(text):
-        if token in "]}":
+    for part in _TOKENS.findall(text):
+        if part in ("]", "}"):
             depth -= 1
-        opens, closes = last in ("{", "["), token in ("}", "]")
+        opens, closes = last in ("{", "["), part in ("}", "]")
         if opens != closes or last == ",":  # neither an empty pair nor within a line
             parts.append("\n" + "  " * min(depth, 20))
-        parts.append(": " if token == ":" else token)
-        depth += token in "[{"
-        last = token
+        parts.append(": " if part == ":" else part)
+        depth += part in ("[", "{")
+        last = part
     return "".join(parts)
 
 
-def _line(received: Received) -> Text:
+def _line(received: Received) -> str:
     if received.verified is None:
         verdict, style = "· unchecked", "yellow"
     elif received.verified:
@@ -228,24 +209,25 @@ def _line(received: Received) -> Text:
         received.at, verdict, style, received.status, received.bytes, "  ".join(_short(each) for each in said if each)
     )
     if received.seen > 1:
-        line.append(f"  seen {received.seen} times", style="yellow")
+        line += click.style(f"  seen {received.seen} times", fg="yellow")
     return line
 
 
-def _row(at: str, verdict: str, style: str, status: int, size: int | None, rest: str) -> Text:
-    shown = "" if size is None else f"{size} B"
-    return Text.assemble(
-        (f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}  ", "dim"),
-        (f"{verdict:<12}  ", style),
-        (f"{status}  ", style if status >= 400 else ""),
-        f"{shown:>9}  ",
-        rest,
+def _row(at: str, verdict: str, style: str, status: int, size: int | None, rest: str) -> str:
+    return "".join(
+        (
+            click.style(f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}  ", dim=True),
+            click.style(f"{verdict:<12}  ", fg=style),
+            click.style(f"{status}  ", fg=style if status >= 400 else None),
+            f"{'' if size is None else f'{size} B':>9}  ",
+            rest,
+        )
     )
 
 
 def _short(text: str) -> str:
-    shown = visible(text)
-    return shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 1]}…"
+    escaped = shown(text)
+    return escaped if len(escaped) <= _SHOWN else f"{escaped[: _SHOWN - 1]}…"
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -260,36 +242,20 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-async def _listen(desk: Desk, say: Console, *, host: str, port: int, has_secret: bool) -> int:
-    """Listen until a signal; returns the signal's number, or 0 when nobody reads any more."""
-    ended: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.put_nowait, number)
-    try:
-        async with receiving(desk.respond, host=host, port=port, refused=desk.refused) as url:
-            _introduce(say, url, has_secret=has_secret)
-            async with asyncio.TaskGroup() as waits:
-                closed = waits.create_task(desk.closed.wait())
-                told = waits.create_task(ended.get())
-                done, left = await asyncio.wait((closed, told), return_when=asyncio.FIRST_COMPLETED)
-                for wait in left:
-                    wait.cancel()
-            return told.result() if told in done else 0
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+async def _listen(desk: Desk, *, host: str, port: int, introduce: Callable[[str], None]) -> None:
+    """Listen until cancelled, or until nobody reads any more what is printed."""
+    async with receiving(desk.respond, host=host, port=port, refused=desk.refused) as url:
+        introduce(url)
+        await desk.closed.wait()
 
 
-def _introduce(say: Console, url: str, *, has_secret: bool) -> None:
-    say.print(Text.assemble("Listening on ", (url, "bold"), "  Ctrl-C ends."), soft_wrap=True)
-    say.print(Text.assemble("To register it:  ", (f"tidings endpoints add {url}", "bold")), soft_wrap=True)
+def _introduce(url: str, *, has_secret: bool, err: bool) -> None:
+    click.echo(f"Listening on {click.style(url, bold=True)}  Ctrl-C ends.", err=err)
+    click.echo("To register it:  " + click.style(f"tidings endpoints add {url}", bold=True), err=err)
     if not has_secret:
-        hint = (
-            "No secret, so signatures are not checked: give the one that `endpoints add` shows, as --secret whsec_..."
-        )
-        say.print(Text(hint, style="yellow"), soft_wrap=True)
-    say.print()
+        hint = "No secret, so nothing is verified: give the one that `endpoints add` shows, as --secret whsec_..."
+        click.echo(click.style(hint, fg="yellow"), err=err)
+    click.echo(err=err)
 
 
 def _secrets(given: tuple[str, ...], file: Path | None) -> list[str]:
@@ -331,7 +297,7 @@ def _ready_for_anything() -> None:
 @click.option("--secret", "secrets", multiple=True, metavar="WHSEC", help="Verify with this secret; may be repeated.")
 @click.option("--secret-file", type=click.Path(path_type=Path), help="Read secrets from a file, one a line.")
 @click.option("--status", type=click.IntRange(200, 599), help="Play trouble: answer every request so.")
-@click.option("--delay", type=_Duration(), default="0s", help="Play trouble: wait before answering, such as 2s.")
+@click.option("--delay", type=DURATION, default="0s", help="Play trouble: wait before answering, such as 2s.")
 @click.option("--retry-after", type=click.IntRange(0), metavar="SECONDS", help="Send Retry-After along with --status.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--body", "with_body", is_flag=True, help="Print bodies too.")
@@ -355,19 +321,15 @@ def listen(
         raise click.UsageError("--retry-after goes with --status: 429 or 503")
     keys = _secrets(secrets, secret_file)
     _ready_for_anything()
-    out = Console(highlight=False, markup=False, emoji=False)
-    say = Console(highlight=False, markup=False, emoji=False, stderr=True) if as_json else out
     trouble = Trouble(status=status, delay=delay, retry_after=retry_after)
-    verifier = WebhookVerifier(*keys) if keys else None
-    desk = Desk(verifier, trouble, as_json=as_json, with_body=with_body, out=out)
+    desk = Desk(WebhookVerifier(*keys) if keys else None, trouble, as_json=as_json, with_body=with_body)
+    introduce = partial(_introduce, has_secret=bool(keys), err=as_json)
     try:
-        ended = asyncio.run(_listen(desk, say, host=host, port=port, has_secret=bool(keys)))
+        with Stop() as stop:
+            stop.run(_listen(desk, host=host, port=port, introduce=introduce))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still held back goes nowhere
+    except Stopped as stopped:
+        click.echo(f"\n{desk.summary()}", err=as_json)
+        sys.exit(stopped.exit_code)
     except OSError as error:
         raise _no_port(host, port, error) from None
-    if not ended:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still held back goes nowhere
-        return
-    say.print(f"\n{desk.summary()}")
-    if ended == signal.SIGINT:
-        raise KeyboardInterrupt
-    sys.exit(128 + ended)

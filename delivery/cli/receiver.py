@@ -29,6 +29,7 @@ _IDLE_S, _HEAD_S, _BODY_S, _LINGER_S = 120.0, 10.0, 30.0, 2.0
 _MAX_TRAILERS = 64
 #: What is still read, and thrown away, of a request that was refused.
 _LINGER_BYTES = 16 * 1024 * 1024
+_PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _TLS_HELLO = b"\x16"
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!-~\x80-\xff]+) HTTP/1\.([01])")
@@ -87,26 +88,32 @@ async def receiving(
     Raises:
         OSError: the port is taken, or the address is none of this machine's.
     """
-    async with asyncio.TaskGroup() as connections:
-        open_now: set[asyncio.Task[None]] = set()
-        leaving = False
+    open_now: set[asyncio.Task[None]] = set()
+    connections = asyncio.TaskGroup()
+    leaving, failed = False, None
 
-        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if leaving or len(open_now) >= MAX_CONNECTIONS:
-                writer.transport.abort()
-                return
-            task = connections.create_task(_Connection(reader, writer, respond, refused).serve())
-            open_now.add(task)
-            task.add_done_callback(open_now.discard)
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if leaving or len(open_now) >= MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
+        task = connections.create_task(_Connection(reader, writer, respond, refused).serve())
+        open_now.add(task)
+        task.add_done_callback(open_now.discard)
 
-        server = await asyncio.start_server(connected, host, port, limit=MAX_HEAD_BYTES)
+    server = await asyncio.start_server(connected, host, port, limit=MAX_HEAD_BYTES, start_serving=False)
+    async with connections:
         try:
+            await server.start_serving()
             yield _url(*server.sockets[0].getsockname()[:2])
+        except Exception as error:  # the group would wrap it
+            failed = error
         finally:
             leaving = True
             server.close()
             for task in open_now:
                 task.cancel()
+    if failed is not None:
+        raise failed
 
 
 def _url(host: str, port: int) -> str:
@@ -218,7 +225,7 @@ class _Connection:
         raise Unreadable(431, f"over {_MAX_TRAILERS} trailers")
 
     async def _send(self, answer: Answer, *, keep: bool, bare: bool = False) -> None:
-        phrase = HTTPStatus(answer.status).phrase if answer.status in HTTPStatus else "As Told"
+        phrase = _PHRASES.get(answer.status, "As Told")
         empty = answer.status in (204, 304)
         headers = [*answer.headers, ("connection", "keep-alive" if keep else "close")]
         if answer.body and not empty:

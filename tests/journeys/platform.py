@@ -151,8 +151,10 @@ class Platform:
         """Relay and deliver in this process meanwhile."""
         settings = settings_of(self.dsn, {"keys": self.keys} | self.pace | more)
         async with open_app(settings, handlers=handlers) as app:
-            task = asyncio.ensure_future(app.work(relay=relay, worker=worker))
+            started = asyncio.Event()
+            task = asyncio.ensure_future(app.work(relay=relay, worker=worker, started=started.set))
             try:
+                await eventually(lambda: started.is_set() or task.done())
                 yield app
             finally:
                 task.cancel()

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 import sys
+from contextlib import suppress
 
 from delivery import open_app, read_settings
 from delivery.adapters.postgres.database import Database
@@ -28,12 +29,17 @@ def say(word: str) -> None:
 async def work(role: str) -> None:
     """Relay, deliver, or both."""
     async with open_app() as app:
-        working = asyncio.ensure_future(app.work(relay=role != "worker", worker=role != "relay"))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
-        say("ready")
-        await asyncio.wait([working])
-        if not working.cancelled() and working.exception() is not None:
-            raise working.exception()  # type: ignore[misc] # it is one, as was just asked
+        working = asyncio.ensure_future(
+            app.work(relay=role != "worker", worker=role != "relay", started=lambda: say("ready"))
+        )
+
+        def stop() -> None:
+            say("stopping")
+            working.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        with suppress(asyncio.CancelledError):
+            await working
     say("stopped")
 
 

@@ -74,7 +74,8 @@ def test_a_granted_role_may_read_and_write_no_table(owner: Owner, granted: str):
     )
     allowed = owner.execute(
         "SELECT name, privilege FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
-        " WHERE has_table_privilege(%s, name, privilege) OR has_any_column_privilege(%s, name, 'SELECT, INSERT, UPDATE')",
+        " WHERE has_table_privilege(%s, name, privilege)"
+        " OR has_any_column_privilege(%s, name, 'SELECT, INSERT, UPDATE')",
         (rights, ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"], granted, granted),
     ).fetchall()
     assert allowed == []

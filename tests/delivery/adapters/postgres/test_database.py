@@ -22,7 +22,6 @@ BROKEN = [
     "postgresql://app:hunter/swordfish@127.0.0.1:1/db",
     "postgresql://app:hunter/swordfish@127.0.0.1/db",
     "postgresql://app:hunter%swordfish@127.0.0.1:1/db",
-    "postgresql://app:hunter[swordfish@127.0.0.1:1/db",
     "postgresql://app:127.0.0.1/hunter?swordfish@127.0.0.1:1/db",
     "host=127.0.0.1 port=1 password=hunter swordfish",
     "host=127.0.0.1 port=1 password=hunter swordfish=x",

@@ -1,0 +1,246 @@
+"""`tidings deliveries`: one event on its way to one endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from delivery.attempts import Attempt
+from delivery.cli import documents
+from delivery.cli.lists import Listing, pages
+from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
+from delivery.cli.output import (
+    Form,
+    decoded,
+    instant_shown,
+    shown,
+    span,
+    write_block,
+    write_fields,
+    write_json,
+    write_line,
+)
+from delivery.cli.parameters import FINAL_STATE, JOB_ID, MOMENT, STATE, check_range
+from delivery.cli.progress import Progress
+from delivery.cli.session import Session
+from delivery.cli.story import budget, next_step
+from delivery.jobs import JobRow, JobState
+from delivery.replay import DeliveryFilter
+
+if TYPE_CHECKING:
+    from delivery.api.deliveries import DeliveryStory
+    from delivery.app import App
+
+Command = Callable[..., None]
+
+DELIVERIES: Listing[JobRow] = Listing(
+    headings=("ID", "State", "Type", "Endpoint ID", "Attempts", "Last code", "Due or done at"),
+    row=lambda each: (
+        each.id,
+        "parked" if each.parked else each.state.value,
+        each.args.get("type"),
+        each.args.get("endpoint_id"),
+        each.attempt,
+        each.code or each.reason,
+        instant_shown(each.finished_at or each.run_at),
+    ),
+    document=documents.delivery,
+    empty="no deliveries",
+)
+
+DELIVERY_ID = click.argument("delivery_id", type=JOB_ID, metavar="ID")
+
+
+def _chosen(states: click.Choice[str]) -> Callable[[Command], Command]:
+    """Add the options that choose deliveries; the command takes `which`."""
+
+    def decorate(command: Command) -> Command:
+        def with_filter(
+            session: Session,
+            *args: Any,
+            owner_id: str | None,
+            state: tuple[str, ...],
+            endpoint_id: UUID | None,
+            type: str | None,
+            since: datetime | None,
+            until: datetime | None,
+            error: str | None,
+            **given: Any,
+        ) -> None:
+            check_range(since, until)
+            which = DeliveryFilter(
+                owner_id=owner_id,
+                endpoint_id=endpoint_id,
+                event_type=type,
+                states=tuple(JobState(each) for each in state),
+                since=since,
+                until=until,
+                error=error,
+            )
+            command(session, *args, which=which, **given)
+
+        with_filter.__doc__ = command.__doc__
+        wrapped: Command = with_filter
+        for option in (
+            click.option("--error", metavar="CODE", help="Last code or reason, as in http_503, timeout, exhausted."),
+            click.option("--until", type=MOMENT, metavar="WHEN", help="Made before then."),
+            click.option(
+                "--since", type=MOMENT, metavar="WHEN", help="Made from then on: 2026-01-31T12:00:00Z, or 2h (ago)."
+            ),
+            click.option("--type", metavar="TYPE", help="Of events of exactly this type."),
+            click.option("--endpoint", "endpoint_id", type=click.UUID, metavar="ID", help="To this endpoint."),
+            click.option("--state", type=states, multiple=True, help="In this state; repeatable."),
+        ):
+            wrapped = option(wrapped)
+        return any_owner(wrapped)
+
+    return decorate
+
+
+@click.group(cls=Noun)
+def deliveries() -> None:
+    """Look at deliveries, and step in. Another owner's delivery is "not found"."""
+
+
+@deliveries.command("list")
+@owned
+@_chosen(STATE)
+@limited()
+@click.option("--before", type=JOB_ID, metavar="ID", help="Go on after this one.")
+@listed
+def list_deliveries(session: Session, which: DeliveryFilter, limit: int, before: int | None, form: Form) -> None:
+    """List deliveries, newest first."""
+
+    async def work(app: App) -> None:
+        def read(number: int, last: int | None) -> Any:
+            return app.deliveries.list(which, limit=number, before=last)
+
+        await app.event_types.check(which.event_type)
+        await DELIVERIES.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
+
+    session.run(work)
+
+
+@deliveries.command()
+@owned
+@DELIVERY_ID
+@printed
+def show(session: Session, delivery_id: int, form: Form) -> None:
+    """Tell the story of one delivery: its event, its endpoint, each attempt, and what happens next and when."""
+    story = session.run(lambda app: app.deliveries.get(session.owner, delivery_id))
+    then = next_step(story.job, story.endpoint, now=datetime.now(UTC), max_age=session.settings.max_age)
+    if form is Form.JSON:
+        write_json(_document(story) | {"next": then})
+    else:
+        _write_story(story, then)
+
+
+@deliveries.command()
+@owned
+@DELIVERY_ID
+@printed
+def retry(session: Session, delivery_id: int, form: Form) -> None:
+    """Send a delivery now: past a wait or a pause; a finished one once more, with a new budget."""
+    _write(session.run(lambda app: app.deliveries.retry(session.owner, delivery_id)), form)
+
+
+@deliveries.command()
+@owned
+@DELIVERY_ID
+@signed
+@printed
+def cancel(session: Session, delivery_id: int, by: str, form: Form) -> None:
+    """End a delivery that waits. One that is being sent may still arrive; a finished one is left as it is."""
+    _write(session.run(lambda app: app.deliveries.cancel(session.owner, delivery_id, by=by)), form)
+
+
+@deliveries.command()
+@owned
+@_chosen(FINAL_STATE)
+@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@printed
+def replay(session: Session, which: DeliveryFilter, dry_run: bool, form: Form) -> None:
+    """Send finished deliveries again: the discarded ones, where no --state is given.
+
+    What is in flight is never touched. Each keeps its `webhook-id`; its attempts are numbered on, with a new
+    budget. Cut short, what was put back stays put back.
+    """
+    progress = Progress("replaying", visible=form is Form.PEOPLE and not dry_run)
+
+    async def work(app: App) -> None:
+        await app.event_types.check(which.event_type)
+        progress.total = await app.deliveries.count_replay(which)
+        if not dry_run:
+            with progress:
+                async for moved in app.deliveries.replay(which):
+                    progress.advance(moved)
+
+    with progress.told_when_cut_short("put back; run it again for the rest"):
+        session.run(work)
+    if form is Form.JSON:
+        write_json({"matched": progress.total, "replayed": progress.done, "dry_run": dry_run})
+    elif dry_run:
+        write_line(f"{progress.total} deliveries would be sent again")
+    else:
+        write_line(f"{progress.done} deliveries are sent again")
+
+
+def _document(story: DeliveryStory) -> dict[str, Any]:
+    return documents.delivery(story.job) | {
+        "event": None if story.event is None else documents.event(story.event, None),
+        "endpoint": None if story.endpoint is None else documents.endpoint(story.endpoint),
+        "attempts": [documents.attempt(each) for each in story.attempts],
+    }
+
+
+def _write(job: JobRow, form: Form) -> None:
+    if form is Form.JSON:
+        write_json(documents.delivery(job))
+    else:
+        state = f"{job.state.value}, parked" if job.parked else job.state.value
+        write_fields([("delivery", job.id), ("state", state), ("reason", job.reason)])
+        write_line(f"\nnext: `tidings deliveries show {job.id}` tells its story")
+
+
+def _write_story(story: DeliveryStory, then: str) -> None:
+    job, event, endpoint = story.job, story.event, story.endpoint
+    about = f" about {event.subject}" if event is not None and event.subject else ""
+    when = f", occurred {instant_shown(event.occurred_at)}" if event is not None else ", no longer kept"
+    where = f" {endpoint.url} ({endpoint.state.value})" if endpoint is not None else ", no longer kept"
+    write_fields(
+        [
+            ("delivery", job.id),
+            ("owner", job.owner_id),
+            ("event", f"{job.args['event_id']} {job.args.get('type', '')}{about}{when}"),
+            ("endpoint", f"{job.args['endpoint_id']}{where}"),
+            ("state", f"{job.state.value}, parked" if job.parked else job.state.value),
+            ("attempts", budget(job, endpoint)),
+            ("created", instant_shown(job.created_at)),
+            ("next", then),
+        ]
+    )
+    for attempt in story.attempts:
+        write_attempt(attempt)
+
+
+def write_attempt(attempt: Attempt) -> None:
+    """Print one try with its reason."""
+    report = attempt.report
+    judged = ", ".join(str(each) for each in (report.code, report.rule and f"rule {report.rule!r}") if each)
+    write_line(
+        shown(
+            f"\n#{attempt.number}  {instant_shown(attempt.started_at)}  {attempt.took_ms} ms"
+            f"  {attempt.outcome}{f' ({judged})' if judged else ''}"
+        ).replace("\\x0a", "\n", 1)
+    )
+    if report.detail:
+        write_block(report.detail, most=5)
+    if attempt.next_at is not None:
+        write_line(f"    next try planned {span(attempt.next_at - attempt.started_at)} later")
+    if report.body:
+        write_line("    answer:")
+        write_block(decoded(report.body), indent="      ")

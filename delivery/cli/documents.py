@@ -1,0 +1,198 @@
+"""The shape of everything as JSON: stable names in snake_case, instants in ISO 8601 UTC, UUIDs as text."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+from typing import Any
+
+from delivery.attempts import Attempt
+from delivery.channels import Fault, Reply
+from delivery.cli.output import decoded, moment
+from delivery.events import Event, JsonText, Relaying
+from delivery.jobs import JobRow, KindOverview, PeriodicRow
+from subscriptions.model import Endpoint, EndpointTarget, EventType, HandlerTarget, RetryPolicy, Subscription
+
+JsonObject = dict[str, Any]
+
+
+def event_type(declared: EventType) -> JsonObject:
+    """Describe a type of event."""
+    return {"type": declared.type, "exposure": declared.exposure.value, "description": declared.description}
+
+
+def endpoint(one: Endpoint) -> JsonObject:
+    """Describe an endpoint; of its headers the names only."""
+    return {
+        "id": str(one.id),
+        "owner_id": one.owner_id,
+        "url": one.url,
+        "description": one.description,
+        "state": one.state.value,
+        "state_reason": one.state_reason,
+        "state_by": one.state_by,
+        "policy": one.policy,
+        "headers": [name for name, _ in one.headers],
+        "limit": one.limit,
+        "timeout_s": one.timeout.total_seconds(),
+        "overrides": dict(one.overrides),
+        "created_at": moment(one.created_at),
+        "updated_at": moment(one.updated_at),
+    }
+
+
+def policy(one: RetryPolicy) -> JsonObject:
+    """Describe a retry policy."""
+    return {
+        "name": one.name,
+        "ladder_s": _seconds(one.ladder),
+        "max_attempts": one.max_attempts,
+        "short_ladder_s": _seconds(one.short_ladder),
+        "short_attempts": one.short_attempts,
+    }
+
+
+def subscription(one: Subscription) -> JsonObject:
+    """Describe a subscription."""
+    target = one.target
+    return {
+        "id": str(one.id),
+        "owner_id": one.owner_id,
+        "name": one.name,
+        "patterns": list(one.patterns),
+        "endpoint_id": str(target.endpoint_id) if isinstance(target, EndpointTarget) else None,
+        "handler": target.kind if isinstance(target, HandlerTarget) else None,
+        "created_at": moment(one.created_at),
+    }
+
+
+def event(one: Event, relaying: Relaying | None) -> JsonObject:
+    """Describe an event; its data stands as it was recorded."""
+    return {
+        "id": str(one.id),
+        "owner_id": one.owner_id,
+        "type": one.type,
+        "subject": one.subject,
+        "occurred_at": moment(one.occurred_at),
+        "data": JsonText(one.data),
+        "traceparent": one.traceparent,
+        "state": relay_state(relaying),
+        "relay": None if relaying is None else _relay(relaying),
+    }
+
+
+def relay_state(relaying: Relaying | None) -> str:
+    """Say in a word how far the relay is."""
+    if relaying is None:
+        return "relayed"
+    return "poisoned" if relaying.poisoned else "waiting"
+
+
+def delivery(job: JobRow) -> JsonObject:
+    """Describe a delivery in words of its own."""
+    return {
+        "id": job.id,
+        "owner_id": job.owner_id,
+        "event_id": job.args.get("event_id"),
+        "event_type": job.args.get("type"),
+        "endpoint_id": job.args.get("endpoint_id"),
+        **_standing(job),
+    }
+
+
+def job(one: JobRow) -> JsonObject:
+    """Describe a job of any kind."""
+    return {
+        "id": one.id,
+        "owner_id": one.owner_id,
+        "kind": one.kind,
+        "lane": one.lane,
+        "args": one.args,
+        "max_attempts": one.max_attempts,
+        "priority": one.priority,
+        **_standing(one),
+    }
+
+
+def attempt(one: Attempt) -> JsonObject:
+    """Describe one try. What the receiver sent is text with escapes, and whole as base64."""
+    report = one.report
+    return {
+        "number": one.number,
+        "started_at": moment(one.started_at),
+        "took_ms": one.took_ms,
+        "outcome": one.outcome,
+        "code": report.code,
+        "status": report.status,
+        "rule": report.rule,
+        "detail": report.detail,
+        "next_at": moment(one.next_at),
+        "response_head": None if report.head is None else decoded(report.head),
+        "response_body": None if report.body is None else decoded(report.body),
+        "response_body_base64": None if report.body is None else base64.b64encode(report.body).decode("ascii"),
+    }
+
+
+def answer(one: object) -> JsonObject:
+    """Describe what came of one test delivery."""
+    match one:
+        case Reply():
+            return {
+                "status": one.status,
+                "response_body": decoded(one.body),
+                "response_body_base64": base64.b64encode(one.body).decode("ascii"),
+                "detail": one.body_note,
+            }
+        case Fault():
+            return {"status": None, "response_body": None, "response_body_base64": None, "detail": one.detail or None}
+        case _:
+            return {"status": None, "response_body": None, "response_body_base64": None, "detail": str(one)}
+
+
+def overview(one: KindOverview) -> JsonObject:
+    """Describe how one kind stands."""
+    return {
+        "kind": one.kind,
+        "counts": {state.value: number for state, number in one.counts.items()},
+        "oldest_due": moment(one.oldest_due),
+    }
+
+
+def periodic(one: PeriodicRow) -> JsonObject:
+    """Describe how one periodic stands."""
+    return {
+        "name": one.name,
+        "kind": one.kind,
+        "every_s": one.every.total_seconds(),
+        "last_tick": moment(one.last_tick),
+        "next_tick": moment(one.next_tick),
+        "last_job": one.last_job,
+    }
+
+
+def _standing(one: JobRow) -> JsonObject:
+    return {
+        "state": one.state.value,
+        "parked": one.parked,
+        "held_until": moment(one.held_until),
+        "attempt": one.attempt,
+        "spent": one.spent,
+        "run_at": moment(one.run_at),
+        "created_at": moment(one.created_at),
+        "finished_at": moment(one.finished_at),
+        "reason": one.reason,
+        "code": one.code,
+    }
+
+
+def _relay(relaying: Relaying) -> JsonObject:
+    return {
+        "failures": relaying.failures,
+        "next_at": moment(relaying.next_at),
+        "error": relaying.error,
+        "poisoned": relaying.poisoned,
+    }
+
+
+def _seconds(ladder: tuple[timedelta, ...]) -> list[float]:
+    return [step.total_seconds() for step in ladder]

@@ -1,0 +1,325 @@
+"""`tidings endpoints`: where deliveries go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from delivery.classifier import Delivered
+from delivery.cli import documents
+from delivery.cli.failures import Failed
+from delivery.cli.lists import Listing, pages
+from delivery.cli.options import Noun, limited, listed, owned, printed, signed
+from delivery.cli.output import (
+    Form,
+    instant_shown,
+    span,
+    write_block,
+    write_fields,
+    write_json,
+    write_line,
+)
+from delivery.cli.parameters import DURATION, HEADER, OVERRIDE
+from delivery.cli.session import Session
+from delivery.jobs import JobState
+from delivery.replay import DeliveryFilter
+from subscriptions.model import Endpoint, EndpointChanges
+from subscriptions.policies import POLICIES
+
+if TYPE_CHECKING:
+    from delivery.api.endpoints import Tested
+    from delivery.app import App
+
+Command = Callable[..., None]
+Pairs = tuple[tuple[str, str], ...]
+
+#: Of these the endpoint's deliveries are counted; those that went well are many, and settled.
+COUNTED = (JobState.PENDING, JobState.RUNNING, JobState.RETRYABLE, JobState.DISCARDED)
+
+ENDPOINTS: Listing[Endpoint] = Listing(
+    headings=("ID", "State", "URL", "Policy", "Description"),
+    row=lambda each: (each.id, each.state.value, each.url, each.policy, each.description),
+    document=documents.endpoint,
+    empty="no endpoints yet: `tidings endpoints add URL`",
+)
+
+ENDPOINT_ID = click.argument("endpoint_id", type=click.UUID, metavar="ID")
+
+
+def _described(command: Command) -> Command:
+    """Add the options that say what an endpoint is like."""
+    for option in (
+        click.option("--policy", metavar="NAME", help=f"When to retry: {', '.join(POLICIES)}."),
+        click.option("--description", metavar="TEXT", help="One line for people."),
+        click.option(
+            "--header", "headers", type=HEADER, multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."
+        ),
+        click.option("--limit", type=int, metavar="N", help="Deliveries in flight at once (10)."),
+        click.option("--timeout", type=DURATION, metavar="DURATION", help="Of one attempt, DNS to last byte (10s)."),
+        click.option(
+            "--override",
+            "overrides",
+            type=OVERRIDE,
+            multiple=True,
+            metavar="OUTCOME=CLASS",
+            help="Judge an outcome otherwise, as in http_409=delivered; repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group(cls=Noun)
+def endpoints() -> None:
+    """Say where deliveries go. Another owner's endpoint is "not found"."""
+
+
+@endpoints.command()
+@owned
+@click.argument("url")
+@_described
+@signed
+@printed
+def add(
+    session: Session,
+    url: str,
+    policy: str | None,
+    description: str | None,
+    headers: Pairs,
+    limit: int | None,
+    timeout: timedelta | None,
+    overrides: Pairs,
+    by: str,
+    form: Form,
+) -> None:
+    """Add an endpoint and print its signing secret, here and never again."""
+    given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    endpoint, secret = session.run(
+        lambda app: app.endpoints.add(session.owner, url, by=by, headers=headers, overrides=dict(overrides), **options)
+    )
+    if form is Form.JSON:
+        write_json(documents.endpoint(endpoint) | {"secret": secret.reveal()})
+        return
+    write_fields([("endpoint", endpoint.id), ("url", endpoint.url), ("secret", secret.reveal())])
+    write_line("\nThe secret is shown this once: the receiver verifies with it.")
+    write_line(f"next: `tidings subscriptions add NAME --endpoint {endpoint.id} PATTERN` says which events it gets,")
+    write_line(f"      `tidings endpoints test {endpoint.id}` sends it one test event")
+
+
+@endpoints.command("list")
+@owned
+@limited()
+@click.option("--after", type=click.UUID, metavar="ID", help="Go on after this one.")
+@listed
+def list_endpoints(session: Session, limit: int, after: UUID | None, form: Form) -> None:
+    """List endpoints that are not removed, oldest first."""
+
+    async def work(app: App) -> None:
+        def read(number: int, last: UUID | None) -> Any:
+            return app.endpoints.list(session.owner, limit=number, after=last)
+
+        await ENDPOINTS.write_pages(pages(read, limit=limit, start=after, key=lambda each: each.id), form)
+
+    session.run(work)
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@printed
+def show(session: Session, endpoint_id: UUID, form: Form) -> None:
+    """Show one endpoint, its retry policy, and how many of its deliveries wait."""
+
+    async def work(app: App) -> tuple[Endpoint, dict[str, int]]:
+        endpoint = await app.endpoints.get(session.owner, endpoint_id)
+        counts = {}
+        for state in COUNTED:
+            which = DeliveryFilter(owner_id=session.owner, endpoint_id=endpoint_id, states=(state,))
+            counts[state.value] = await app.jobs.count(which.as_jobs())
+        return endpoint, counts
+
+    endpoint, counts = session.run(work)
+    if form is Form.JSON:
+        policy = POLICIES.get(endpoint.policy)
+        described = {"policy_steps": None if policy is None else documents.policy(policy), "deliveries": counts}
+        write_json(documents.endpoint(endpoint) | described)
+        return
+    write_fields(_fields(endpoint, counts))
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@click.option("--url", metavar="URL", help="Send there from now on.")
+@_described
+@click.option("--no-headers", is_flag=True, help="Send no headers along any more.")
+@click.option("--no-overrides", is_flag=True, help="Judge by the table again.")
+@signed
+@printed
+def update(
+    session: Session,
+    endpoint_id: UUID,
+    url: str | None,
+    policy: str | None,
+    description: str | None,
+    headers: Pairs,
+    limit: int | None,
+    timeout: timedelta | None,
+    overrides: Pairs,
+    no_headers: bool,
+    no_overrides: bool,
+    by: str,
+    form: Form,
+) -> None:
+    """Change an endpoint. Headers and overrides that are given replace all of theirs."""
+    if (headers and no_headers) or (overrides and no_overrides):
+        raise click.UsageError("--header and --no-headers, --override and --no-overrides contradict each other")
+    changes = EndpointChanges(
+        url=url,
+        policy=policy,
+        description=description,
+        headers=() if no_headers else headers or None,
+        limit=limit,
+        timeout=timeout,
+        overrides={} if no_overrides else dict(overrides) or None,
+    )
+    if changes == EndpointChanges():
+        raise click.UsageError("nothing to change: give at least one option")
+    _write(session.run(lambda app: app.endpoints.update(session.owner, endpoint_id, changes, by=by)), form)
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@signed
+@printed
+def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
+    """Let the endpoint's parked deliveries, and new ones, go out again."""
+    _write(session.run(lambda app: app.endpoints.enable(session.owner, endpoint_id, by=by)), form)
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why, for the record.")
+@signed
+@printed
+def disable(session: Session, endpoint_id: UUID, reason: str, by: str, form: Form) -> None:
+    """Park the endpoint's deliveries until it is enabled. What is being sent may still arrive."""
+    _write(
+        session.run(lambda app: app.endpoints.disable(session.owner, endpoint_id, by=by, reason=reason)),
+        form,
+    )
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@signed
+@printed
+def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
+    """Remove an endpoint with its subscriptions for good, and cancel its deliveries."""
+    _write(session.run(lambda app: app.endpoints.remove(session.owner, endpoint_id, by=by)), form)
+
+
+@endpoints.command("rotate-secret")
+@owned
+@ENDPOINT_ID
+@click.option(
+    "--overlap",
+    type=DURATION,
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    help="How long the old secret signs too, so that the receiver can change at leisure; at most 7d.",
+)
+@signed
+@printed
+def rotate_secret(session: Session, endpoint_id: UUID, overlap: timedelta, by: str, form: Form) -> None:
+    """Give an endpoint a new signing secret and print it, here and never again."""
+    secret = session.run(lambda app: app.endpoints.rotate_secret(session.owner, endpoint_id, by=by, overlap=overlap))
+    if form is Form.JSON:
+        write_json({"id": str(endpoint_id), "secret": secret.reveal(), "overlap_s": overlap.total_seconds()})
+        return
+    write_fields([("endpoint", endpoint_id), ("secret", secret.reveal())])
+    until = f"for {span(overlap)} more" if overlap else "no longer"
+    write_line(f"\nThe secret is shown this once. The old one signs {until}.")
+
+
+@endpoints.command()
+@owned
+@ENDPOINT_ID
+@printed
+def test(session: Session, endpoint_id: UUID, form: Form) -> None:
+    """Send one signed test event now and show what came of it; nothing is recorded. Exit code 1 if not delivered."""
+    tested = session.run(lambda app: app.endpoints.test(session.owner, endpoint_id))
+    answer, verdict = documents.answer(tested.answer), tested.verdict
+    if form is Form.JSON:
+        judged = {"outcome": verdict.outcome, "code": verdict.code, "rule": verdict.rule}
+        write_json({"event_id": str(tested.event.id), "endpoint_id": str(endpoint_id)} | judged | answer)
+    else:
+        _write_tested(tested, answer)
+    if not isinstance(verdict, Delivered):
+        raise Failed(f"the test event was not delivered ({verdict.code}): see what the receiver says of it")
+
+
+def _write_tested(tested: Tested, answer: dict[str, Any]) -> None:
+    verdict = tested.verdict
+    write_fields(
+        [
+            ("event", f"{tested.event.id} ({tested.event.type})"),
+            ("verdict", f"{verdict.outcome} ({verdict.code}, by rule {verdict.rule!r})"),
+            ("status", answer["status"]),
+            ("detail", answer["detail"]),
+        ]
+    )
+    if answer["response_body"]:
+        write_line("answer")
+        write_block(answer["response_body"])
+
+
+def _fields(one: Endpoint, counts: dict[str, int]) -> list[tuple[str, object]]:
+    waiting = ", ".join(f"{number} {state}" for state, number in counts.items())
+    parked = " (those that wait are parked)" if one.state.value == "disabled" else ""
+    return [
+        *_brief(one),
+        ("policy", _policy(one.policy)),
+        ("headers", ", ".join(name for name, _ in one.headers) or None),
+        ("limit", f"{one.limit} in flight"),
+        ("timeout", span(one.timeout)),
+        ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
+        ("deliveries", waiting + parked),
+        ("created", instant_shown(one.created_at)),
+        ("updated", instant_shown(one.updated_at)),
+    ]
+
+
+def _brief(one: Endpoint) -> list[tuple[str, object]]:
+    why = f" ({one.state_reason or 'no reason kept'}, by {one.state_by})" if one.state_by else ""
+    return [
+        ("endpoint", one.id),
+        ("owner", one.owner_id),
+        ("url", one.url),
+        ("description", one.description or None),
+        ("state", f"{one.state.value}{why}" if one.state.value != "enabled" else "enabled"),
+    ]
+
+
+def _policy(name: str) -> str:
+    policy = POLICIES.get(name)
+    if policy is None:
+        return name
+    steps = ", ".join(span(step) for step in policy.ladder)
+    return f"{name}: after {steps} (the last repeats), {policy.max_attempts} attempts"
+
+
+def _write(one: Endpoint, form: Form) -> None:
+    if form is Form.JSON:
+        write_json(documents.endpoint(one))
+    else:
+        write_fields(_brief(one))

@@ -1,0 +1,198 @@
+"""`tidings events`: what was recorded, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, BinaryIO
+from uuid import UUID
+
+import click
+
+from delivery.cli import documents
+from delivery.cli.lists import Listing, pages
+from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed
+from delivery.cli.output import Form, instant_shown, shown, write_block, write_fields, write_json, write_line
+from delivery.cli.parameters import FILLED, MOMENT, check_range, payload
+from delivery.cli.session import Session
+from delivery.events import MAX_PAYLOAD_BYTES, Event, EventFilter, Relaying
+from delivery.jobs import JobRow
+
+if TYPE_CHECKING:
+    from delivery.api.events import EventStory
+    from delivery.app import App
+
+Row = tuple[Event, Relaying | None]
+
+EVENTS: Listing[Row] = Listing(
+    headings=("ID", "Type", "Subject", "Occurred at", "State"),
+    row=lambda each: (
+        each[0].id,
+        each[0].type,
+        each[0].subject,
+        instant_shown(each[0].occurred_at),
+        documents.relay_state(each[1]),
+    ),
+    document=lambda each: documents.event(*each),
+    empty="no events: `tidings events record TYPE --data '{}'` records one",
+)
+
+FAN_OUT: Listing[JobRow] = Listing(
+    headings=("Job ID", "State", "Target", "Attempts", "Last code"),
+    row=lambda each: (
+        each.id,
+        "parked" if each.parked else each.state.value,
+        f"endpoint {each.args['endpoint_id']}" if "endpoint_id" in each.args else each.kind,
+        each.attempt,
+        each.code,
+    ),
+    document=documents.job,
+    empty="no deliveries",
+)
+
+EVENT_ID = click.argument("event_id", type=click.UUID, metavar="ID")
+
+
+@click.group(cls=Noun)
+def events() -> None:
+    """Record events, and see what became of them."""
+
+
+@events.command()
+@owned
+@click.argument("type")
+@click.option("--data", metavar="JSON", help="The event's data, kept byte for byte.")
+@click.option("--data-file", type=click.File("rb"), metavar="FILE", help="A file with the data; - is standard input.")
+@click.option("--subject", type=FILLED, metavar="TEXT", help="What it is about, such as an invoice's number.")
+@click.option("--key", type=FILLED, metavar="TEXT", help="Idempotency key: a repeat with it records nothing new.")
+@click.option("--occurred-at", type=MOMENT, metavar="WHEN", help="When it happened (now).")
+@printed
+def record(
+    session: Session,
+    type: str,
+    data: str | None,
+    data_file: BinaryIO | None,
+    subject: str | None,
+    key: str | None,
+    occurred_at: datetime | None,
+    form: Form,
+) -> None:
+    """Record an event of TYPE in a transaction of its own, to try things out and from scripts.
+
+    An application records in its own transaction instead, with `delivery.recorder()` or the SQL function
+    `tidings.record`.
+    """
+    if (data is None) == (data_file is None):
+        raise click.UsageError("give the event's data, either as --data JSON or as --data-file FILE")
+    text = payload(data_file.read(MAX_PAYLOAD_BYTES + 1) if data_file else _bytes(data or ""))
+    event_id = session.run(
+        lambda app: app.events.record(
+            session.owner, type, text, subject=subject, idempotency_key=key, occurred_at=occurred_at
+        )
+    )
+    if form is Form.JSON:
+        write_json({"id": str(event_id)})
+        return
+    write_fields([("event", event_id)])
+    write_line(f"\nnext: `tidings events show {event_id}` tells what becomes of it")
+
+
+@events.command("list")
+@owned
+@any_owner
+@click.option("--type", metavar="TYPE", help="Of exactly this type.")
+@click.option("--subject", metavar="TEXT", help="About exactly this.")
+@click.option("--since", type=MOMENT, metavar="WHEN", help="Recorded from then on: 2026-01-31T12:00:00Z, or 2h (ago).")
+@click.option("--until", type=MOMENT, metavar="WHEN", help="Recorded before then.")
+@click.option("--poisoned", is_flag=True, help="Only those that the relay gave up.")
+@limited()
+@click.option("--before", type=click.UUID, metavar="ID", help="Go on after this one.")
+@listed
+def list_events(
+    session: Session,
+    owner_id: str | None,
+    type: str | None,
+    subject: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    poisoned: bool,
+    limit: int,
+    before: UUID | None,
+    form: Form,
+) -> None:
+    """List events, newest first."""
+    check_range(since, until)
+    which = EventFilter(owner_id=owner_id, type=type, subject=subject, since=since, until=until, poisoned=poisoned)
+
+    async def work(app: App) -> None:
+        def read(number: int, last: UUID | None) -> Any:
+            return app.events.list(which, limit=number, before=last)
+
+        await app.event_types.check(type)
+        await EVENTS.write_pages(pages(read, limit=limit, start=before, key=lambda row: row[0].id), form)
+
+    session.run(work)
+
+
+@events.command()
+@owned
+@EVENT_ID
+@printed
+def show(session: Session, event_id: UUID, form: Form) -> None:
+    """Show an event, its data, and every delivery that it became."""
+    _write(session.run(lambda app: app.events.get(session.owner, event_id)), form)
+
+
+@events.command()
+@owned
+@EVENT_ID
+@printed
+def requeue(session: Session, event_id: UUID, form: Form) -> None:
+    """Let the relay try an event again that it gave up."""
+    _write(session.run(lambda app: app.events.requeue(session.owner, event_id)), form)
+
+
+def _bytes(text: str) -> bytes:
+    """Return an argument as the shell gave it."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _write(story: EventStory, form: Form) -> None:
+    event, jobs = story.event, story.jobs
+    if form is Form.JSON:
+        write_json(documents.event(event, story.relaying) | {"deliveries": _fan_out(jobs)})
+        return
+    write_fields(
+        [
+            ("event", event.id),
+            ("owner", event.owner_id),
+            ("type", event.type),
+            ("subject", event.subject),
+            ("occurred", instant_shown(event.occurred_at)),
+            ("state", _relay_line(story)),
+        ]
+    )
+    write_line("data")
+    write_block(event.data)
+    write_line(f"fan-out ({len(jobs)})")
+    FAN_OUT.write(jobs, form)
+    if deliveries := [job for job in jobs if "endpoint_id" in job.args]:
+        write_line(f"\nnext: `tidings deliveries show {deliveries[0].id}` tells the story of one")
+
+
+def _fan_out(jobs: Sequence[JobRow]) -> list[dict[str, Any]]:
+    return [documents.job(job) | {"endpoint_id": job.args.get("endpoint_id")} for job in jobs]
+
+
+def _relay_line(story: EventStory) -> str:
+    relaying = story.relaying
+    if relaying is None:
+        return "relayed" if story.jobs else "relayed; nobody subscribed to it"
+    if relaying.poisoned:
+        error = shown(relaying.error or "no error kept")
+        again = f"`tidings events requeue {story.event.id}` tries again"
+        return f"given up by the relay after {relaying.failures} failures ({error}): {again}"
+    if relaying.failures:
+        when = instant_shown(relaying.next_at)
+        return f"waits for the relay until {when}, after {relaying.failures} failures ({relaying.error})"
+    return "waits for the relay (`tidings up` or `tidings relay` runs one)"

@@ -1,0 +1,106 @@
+"""The processes that run until they are stopped: what `up`, `relay` and `worker` share."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from delivery.cli.failures import Failed
+from delivery.cli.output import shown, span, write_line, write_note
+from delivery.cli.session import Session
+from delivery.cli.signals import Stopped
+
+if TYPE_CHECKING:
+    from delivery.app import App
+    from delivery.settings import Settings
+
+#: Held in the state folder by the one `up` that runs on it.
+LOCK = "up.lock"
+
+
+def run_loops(
+    session: Session,
+    *,
+    relay: bool = False,
+    worker: bool = False,
+    alone: bool = False,
+    allow_local: bool | None = None,
+    by: str = "",
+    quiet: bool = False,
+) -> None:
+    """Relay, deliver or both until a signal comes. SIGTERM, in order, is success; Ctrl-C is 130.
+
+    Raises:
+        Stopped: Ctrl-C.
+    """
+    settings = session.settings
+    logging.getLogger("tidings").setLevel(logging.WARNING if quiet else logging.INFO)
+    what = " and ".join(name for name, runs in (("relay", relay), ("worker", worker)) if runs)
+
+    async def work(app: App) -> None:
+        with _only_one(settings.home) if alone and settings.dsn is None else nullcontext():
+            local = await app.allow_local(allow_local, by=by or "somebody")
+            _say("database", await app.database())
+            if settings.dsn is None:
+                _say("state", str(settings.home))
+            if worker:
+                _say("keys", _where_keys_are(settings))
+            _say("allow-local", _local(local))
+            ready = f"{what} run: Ctrl-C stops them in order" if relay and worker else f"the {what} runs"
+            await app.work(relay=relay, worker=worker, started=lambda: _say("ready", ready))
+
+    grace = span(settings.grace)
+    try:
+        session.run(
+            work, stopping=lambda: write_note(f"stopping: what is in flight has {grace} to end; again to abort")
+        )
+    except Stopped as stopped:
+        write_note("stopped in order")
+        if stopped.number != signal.SIGTERM:
+            raise
+
+
+def _say(name: str, text: str) -> None:
+    write_line(f"{name:<12} {shown(text)}")
+
+
+def _local(allowed: bool) -> str:
+    if allowed:
+        return "on: deliveries may go to this machine and private networks (`tidings up --no-allow-local` ends it)"
+    return "off: deliveries go to public addresses only (`tidings up --allow-local` is for trying things out)"
+
+
+def _where_keys_are(settings: Settings) -> str:
+    if settings.keys is not None or settings.dsn is not None:
+        return "TIDINGS_KEYS"
+    return str(settings.home / "keys")
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Hold the state folder's lock, which ends with the process.
+
+    Raises:
+        Failed: another `up` holds it, or the folder cannot be written to.
+    """
+    path = home / LOCK
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise Failed(f"{path} cannot be used ({error.strerror}): set TIDINGS_HOME to a folder of your own") from error
+    try:
+        owner = home.stat()
+        if os.geteuid() == 0:
+            os.fchown(lock, owner.st_uid, owner.st_gid)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Failed(f"another `tidings up` runs on {home}: stop it first, or run `tidings worker` beside it") from None
+    finally:
+        os.close(lock)

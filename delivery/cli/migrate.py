@@ -1,0 +1,36 @@
+"""`tidings migrate`: bring the schema up to this release."""
+
+from __future__ import annotations
+
+import click
+
+from delivery.cli.failures import Failed
+from delivery.cli.options import Act, connected, printed
+from delivery.cli.output import Form, write_json, write_line
+from delivery.cli.parameters import FILLED
+from delivery.cli.session import Session
+
+
+@click.command(cls=Act)
+@connected
+@click.option("--check", is_flag=True, help="Change nothing; exit code 1 where migrations are pending.")
+@click.option("--grant-record", type=FILLED, metavar="ROLE", help="Let this role record events.")
+@printed
+def migrate(session: Session, check: bool, grant_record: str | None, form: Form) -> None:
+    """Apply the migrations that the database lacks. Safe to run twice, and while applications record."""
+    if check and grant_record:
+        raise click.UsageError("--check changes nothing: give --grant-record without it")
+    from delivery.app import migrate_database
+
+    names = session.run_bare(migrate_database(session.settings, check=check, grant_record=grant_record))
+    if form is Form.JSON:
+        write_json({"pending" if check else "applied": names})
+    else:
+        for name in names:
+            write_line(f"{'pending' if check else 'applied'}  {name}")
+        if not names:
+            write_line("nothing is pending: the schema is that of this release")
+    if grant_record and form is Form.PEOPLE:
+        write_line(f"granted  role {grant_record!r} may record events")
+    if check and names:
+        raise Failed(f"{len(names)} migrations are pending: run `tidings migrate`")

@@ -1,0 +1,141 @@
+"""The options that commands share, as decorators; each command takes its `Session` first."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from delivery.cli.output import Form
+from delivery.cli.parameters import FILLED
+from delivery.cli.session import Session
+
+Command = Callable[..., None]
+
+#: Where an option stands in the help: those that every command has come last.
+_PLACES = {"as_json": 1, "as_lines": 1, "by": 1, "owner": 2, "any_owner": 2, "dsn": 3, "home": 3, "help": 4}
+
+
+class Act(click.Command):
+    """One command."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """List what is particular to the command first."""
+        return sorted(super().get_params(ctx), key=lambda param: _PLACES.get(param.name or "", 0))
+
+
+class Noun(click.Group):
+    """The commands about one noun."""
+
+    command_class = Act
+
+
+DSN = click.option(
+    "--dsn", type=FILLED, metavar="DSN", help="PostgreSQL to use (TIDINGS_DATABASE_URL); none: the embedded one."
+)
+HOME = click.option(
+    "--home", type=FILLED, metavar="FOLDER", help="State folder of the embedded PostgreSQL (TIDINGS_HOME)."
+)
+OWNER = click.option(
+    "--owner", type=FILLED, metavar="OWNER", help="Whose things (TIDINGS_OWNER; 'default' if not set)."
+)
+
+
+def connected(command: Command) -> Command:
+    """Hand the session over as the first argument, with --dsn and --home."""
+
+    @DSN
+    @HOME
+    @wraps(command)
+    def with_session(*args: Any, dsn: str | None, home: str | None, **given: Any) -> None:
+        command(_session().having(database_url=dsn, home=home), *args, **given)
+
+    return with_session
+
+
+def owned(command: Command) -> Command:
+    """Hand the session over as `connected` does, with --owner."""
+
+    @connected
+    @OWNER
+    @wraps(command)
+    def with_owner(session: Session, *args: Any, owner: str | None, **given: Any) -> None:
+        command(session.having(owner=owner), *args, **given)
+
+    return with_owner
+
+
+def any_owner(command: Command) -> Command:
+    """Add --any-owner for operators; the command takes `owner_id`, None for all. Stands below `owned`."""
+
+    @click.option("--any-owner", is_flag=True, help="Of every owner, and what is the platform's own.")
+    @wraps(command)
+    def with_scope(session: Session, *args: Any, any_owner: bool, **given: Any) -> None:
+        command(session, *args, owner_id=None if any_owner else session.owner, **given)
+
+    return with_scope
+
+
+def printed(command: Command) -> Command:
+    """Add --json; the command takes `form`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+    @wraps(command)
+    def with_form(*args: Any, as_json: bool, **given: Any) -> None:
+        command(*args, form=Form.JSON if as_json else Form.PEOPLE, **given)
+
+    return with_form
+
+
+def listed(command: Command) -> Command:
+    """Add --json and --jsonl; the command takes `form`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document, a list.")
+    @click.option("--jsonl", "as_lines", is_flag=True, help="Print one JSON document a line.")
+    @wraps(command)
+    def with_form(*args: Any, as_json: bool, as_lines: bool, **given: Any) -> None:
+        if as_json and as_lines:
+            raise click.UsageError("--json and --jsonl are two forms of one thing: give one of them")
+        form = Form.JSON if as_json else Form.JSONL if as_lines else Form.PEOPLE
+        command(*args, form=form, **given)
+
+    return with_form
+
+
+def limited(most: int = 50) -> Callable[[Command], Command]:
+    """Add --limit; longer lists are read page by page."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, 10_000_000),
+        default=most,
+        show_default=True,
+        help="How many at most.",
+    )
+
+
+def signed(command: Command) -> Command:
+    """Add --by, kept with the change; the command takes `by`."""
+
+    @click.option("--by", type=FILLED, metavar="NAME", help="Who does this, for the record (default: your account).")
+    @wraps(command)
+    def with_name(*args: Any, by: str | None, **given: Any) -> None:
+        command(*args, by=by or _account(), **given)
+
+    return with_name
+
+
+def _account() -> str:
+    uid = os.geteuid()
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _session() -> Session:
+    found = click.get_current_context().find_object(Session)
+    return found if found is not None else Session()

@@ -1,0 +1,17 @@
+"""`tidings relay`: events become deliveries."""
+
+from __future__ import annotations
+
+import click
+
+from delivery.cli.loops import run_loops
+from delivery.cli.options import Act, connected
+from delivery.cli.session import Session
+
+
+@click.command(cls=Act)
+@connected
+@click.option("--quiet", is_flag=True, help="Log only trouble.")
+def relay(session: Session, quiet: bool) -> None:
+    """Turn recorded events into deliveries until stopped; sends nothing. Several may run."""
+    run_loops(session, relay=True, quiet=quiet)

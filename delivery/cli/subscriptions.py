@@ -1,0 +1,80 @@
+"""`tidings subscriptions`: which events go to which endpoint."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import click
+
+from delivery.cli import documents
+from delivery.cli.lists import Listing
+from delivery.cli.options import Noun, listed, owned, printed, signed
+from delivery.cli.output import Form, write_fields, write_json, write_line
+from delivery.cli.session import Session
+from subscriptions.model import EndpointTarget, Subscription, Target
+
+
+def _target(target: Target) -> str:
+    return f"endpoint {target.endpoint_id}" if isinstance(target, EndpointTarget) else target.kind
+
+
+SUBSCRIPTIONS: Listing[Subscription] = Listing(
+    headings=("Name", "Patterns", "Target"),
+    row=lambda each: (each.name, ", ".join(each.patterns), _target(each.target)),
+    document=documents.subscription,
+    empty="no subscriptions yet: `tidings subscriptions add NAME --endpoint ID PATTERN`",
+)
+
+
+@click.group(cls=Noun)
+def subscriptions() -> None:
+    """Say which events go to which endpoint."""
+
+
+@subscriptions.command()
+@owned
+@click.argument("name")
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@click.option("--endpoint", "endpoint_id", type=click.UUID, required=True, metavar="ID", help="Where they go.")
+@click.option("--future", is_flag=True, help="Take patterns that no declared type matches yet.")
+@signed
+@printed
+def add(
+    session: Session, name: str, patterns: tuple[str, ...], endpoint_id: UUID, future: bool, by: str, form: Form
+) -> None:
+    """Send events of types that match a PATTERN (`invoice.paid`, `invoice.*`, `*`) to an endpoint from now on.
+
+    An endpoint gets each event once, however many patterns match. A repeat of the whole changes nothing.
+    """
+    added = session.run(
+        lambda app: app.subscriptions.add(session.owner, name, patterns, endpoint_id, by=by, future=future)
+    )
+    _write(added, form)
+    if form is Form.PEOPLE:
+        write_line("\nnext: `tidings events record TYPE --data '{}'` records an event to try it with")
+
+
+@subscriptions.command("list")
+@owned
+@listed
+def list_subscriptions(session: Session, form: Form) -> None:
+    """List the owner's subscriptions by name."""
+    SUBSCRIPTIONS.write(session.run(lambda app: app.subscriptions.list(session.owner)), form)
+
+
+@subscriptions.command()
+@owned
+@click.argument("name")
+@signed
+@printed
+def remove(session: Session, name: str, by: str, form: Form) -> None:
+    """Remove a subscription. Deliveries that stand are still made."""
+    _write(session.run(lambda app: app.subscriptions.remove(session.owner, name, by=by)), form, removed=True)
+
+
+def _write(one: Subscription, form: Form, *, removed: bool = False) -> None:
+    if form is Form.JSON:
+        write_json(documents.subscription(one))
+        return
+    verb = "removed" if removed else "subscription"
+    write_fields([(verb, one.name), ("patterns", ", ".join(one.patterns)), ("target", _target(one.target))])
