@@ -68,7 +68,8 @@ class Relay:
         failures = 0
         while not self._stopping:
             try:
-                found = await self.turn()
+                if not await self.turn():
+                    await self._rest()
             except TidingsError as error:
                 pause = min(BACKOFF_FIRST * 2**failures, BACKOFF_LAST)
                 if not failures:
@@ -79,8 +80,6 @@ class Relay:
             if failures:
                 log.info("relaying again")
                 failures = 0
-            if not found:
-                await self._rest()
         with suppress(TidingsError):
             await self._outbox.asleep(True)
 

@@ -57,7 +57,7 @@ Span = Annotated[Duration, AfterValidator(_lasting)]
 
 def _owner_in(value: str) -> str:
     if not re.fullmatch(r"[!-~]{1,128}", value):
-        raise InvalidInput("an owner's id is 1 to 128 printable ASCII characters without spaces")
+        raise InvalidInput("an owner's id (--owner) is 1 to 128 printable ASCII characters without spaces")
     return value
 
 

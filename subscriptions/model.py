@@ -50,6 +50,23 @@ class EndpointState(StrEnum):
     REMOVED = "removed"  # its deliveries were cancelled; kept for the record
 
 
+class UnopenedHeaders(tuple[tuple[str, str], ...]):
+    """Headers that could not be opened: empty to look at, and written back as they are kept.
+
+    So an endpoint whose key is gone can still be looked at, disabled, removed, or given new headers. Nothing is
+    sent without them.
+    """
+
+    sealed: bytes
+
+    @classmethod
+    def of(cls, sealed: bytes) -> UnopenedHeaders:
+        """Stand for headers that are sealed like this."""
+        made = cls()
+        made.sealed = sealed
+        return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """Where deliveries go."""

@@ -16,8 +16,9 @@ from delivery.errors import Conflict, InvalidInput, NotFound
 from delivery.events import Event
 from delivery.ids import new_id
 from delivery.jobs import Inspector, JobFilter
+from delivery.sealing import SealError
 from signing import SigningSecret
-from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure
+from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure, UnopenedHeaders
 from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
 from subscriptions.store import Store
 
@@ -156,6 +157,10 @@ class Endpoints:
             if endpoint.state is EndpointState.REMOVED:
                 raise Conflict(f"endpoint {endpoint_id} was removed: add a new one")
             keys = await store.keys(endpoint_id, now)
+        if isinstance(endpoint.headers, UnopenedHeaders):
+            raise SealError(
+                f"the headers of endpoint {endpoint_id} cannot be opened: put their key back in TIDINGS_KEYS"
+            )
         event = Event(
             id=new_id(),
             owner_id=owner_id,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
 from delivery.cli.output import (
     Form,
+    counted,
     decoded,
     instant_shown,
     shown,
@@ -24,7 +26,7 @@ from delivery.cli.output import (
     write_json,
     write_line,
 )
-from delivery.cli.parameters import FINAL_STATE, JOB_ID, MOMENT, STATE, check_range
+from delivery.cli.parameters import FINAL_STATE, ID, JOB_ID, MOMENT, STATE, check_range
 from delivery.cli.progress import Progress
 from delivery.cli.session import Session
 from delivery.cli.story import budget, next_step
@@ -59,6 +61,7 @@ def _chosen(states: click.Choice[str]) -> Callable[[Command], Command]:
     """Add the options that choose deliveries; the command takes `which`."""
 
     def decorate(command: Command) -> Command:
+        @wraps(command)
         def with_filter(
             session: Session,
             *args: Any,
@@ -83,7 +86,6 @@ def _chosen(states: click.Choice[str]) -> Callable[[Command], Command]:
             )
             command(session, *args, which=which, **given)
 
-        with_filter.__doc__ = command.__doc__
         wrapped: Command = with_filter
         for option in (
             click.option("--error", metavar="CODE", help="Last code or reason, as in http_503, timeout, exhausted."),
@@ -92,7 +94,7 @@ def _chosen(states: click.Choice[str]) -> Callable[[Command], Command]:
                 "--since", type=MOMENT, metavar="WHEN", help="Made from then on: 2026-01-31T12:00:00Z, or 2h (ago)."
             ),
             click.option("--type", metavar="TYPE", help="Of events of exactly this type."),
-            click.option("--endpoint", "endpoint_id", type=click.UUID, metavar="ID", help="To this endpoint."),
+            click.option("--endpoint", "endpoint_id", type=ID, metavar="ID", help="To this endpoint."),
             click.option("--state", type=states, multiple=True, help="In this state; repeatable."),
         ):
             wrapped = option(wrapped)
@@ -130,7 +132,10 @@ def list_deliveries(session: Session, which: DeliveryFilter, limit: int, before:
 @DELIVERY_ID
 @printed
 def show(session: Session, delivery_id: int, form: Form) -> None:
-    """Tell the story of one delivery: its event, its endpoint, each attempt, and what happens next and when."""
+    """Tell the story of one delivery.
+
+    Its event, its endpoint, each attempt with its reason, what happens next and when.
+    """
     story = session.run(lambda app: app.deliveries.get(session.owner, delivery_id))
     then = next_step(story.job, story.endpoint, now=datetime.now(UTC), max_age=session.settings.max_age)
     if form is Form.JSON:
@@ -144,7 +149,10 @@ def show(session: Session, delivery_id: int, form: Form) -> None:
 @DELIVERY_ID
 @printed
 def retry(session: Session, delivery_id: int, form: Form) -> None:
-    """Send a delivery now: past a wait or a pause; a finished one once more, with a new budget."""
+    """Send a delivery now.
+
+    One that waits goes past its wait or pause; a finished one is sent once more, with a new budget.
+    """
     _write(session.run(lambda app: app.deliveries.retry(session.owner, delivery_id)), form)
 
 
@@ -154,7 +162,10 @@ def retry(session: Session, delivery_id: int, form: Form) -> None:
 @signed
 @printed
 def cancel(session: Session, delivery_id: int, by: str, form: Form) -> None:
-    """End a delivery that waits. One that is being sent may still arrive; a finished one is left as it is."""
+    """End a delivery that waits.
+
+    One that is being sent may still arrive; a finished one is left as it is.
+    """
     _write(session.run(lambda app: app.deliveries.cancel(session.owner, delivery_id, by=by)), form)
 
 
@@ -164,10 +175,10 @@ def cancel(session: Session, delivery_id: int, by: str, form: Form) -> None:
 @click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
 @printed
 def replay(session: Session, which: DeliveryFilter, dry_run: bool, form: Form) -> None:
-    """Send finished deliveries again: the discarded ones, where no --state is given.
+    """Send finished deliveries again.
 
-    What is in flight is never touched. Each keeps its `webhook-id`; its attempts are numbered on, with a new
-    budget. Cut short, what was put back stays put back.
+    The discarded ones, where no --state is given. What is in flight is never touched. Each keeps its `webhook-id`;
+    its attempts are numbered on, with a new budget. Cut short, what was put back stays put back.
     """
     progress = Progress("replaying", visible=form is Form.PEOPLE and not dry_run)
 
@@ -184,9 +195,9 @@ def replay(session: Session, which: DeliveryFilter, dry_run: bool, form: Form) -
     if form is Form.JSON:
         write_json({"matched": progress.total, "replayed": progress.done, "dry_run": dry_run})
     elif dry_run:
-        write_line(f"{progress.total} deliveries would be sent again")
+        write_line(f"{counted(progress.total, 'delivery')} to send again")
     else:
-        write_line(f"{progress.done} deliveries are sent again")
+        write_line(f"{counted(progress.done, 'delivery')} put back, to be sent again")
 
 
 def _document(story: DeliveryStory) -> dict[str, Any]:

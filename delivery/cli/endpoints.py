@@ -23,7 +23,7 @@ from delivery.cli.output import (
     write_json,
     write_line,
 )
-from delivery.cli.parameters import DURATION, HEADER, OVERRIDE
+from delivery.cli.parameters import DURATION, HEADER, ID, OVERRIDE
 from delivery.cli.session import Session
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
@@ -47,7 +47,7 @@ ENDPOINTS: Listing[Endpoint] = Listing(
     empty="no endpoints yet: `tidings endpoints add URL`",
 )
 
-ENDPOINT_ID = click.argument("endpoint_id", type=click.UUID, metavar="ID")
+ENDPOINT_ID = click.argument("endpoint_id", type=ID, metavar="ID")
 
 
 def _described(command: Command) -> Command:
@@ -96,7 +96,10 @@ def add(
     by: str,
     form: Form,
 ) -> None:
-    """Add an endpoint and print its signing secret, here and never again."""
+    """Add an endpoint and print its signing secret.
+
+    The secret is shown here and never again.
+    """
     given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     endpoint, secret = session.run(
@@ -114,7 +117,7 @@ def add(
 @endpoints.command("list")
 @owned
 @limited()
-@click.option("--after", type=click.UUID, metavar="ID", help="Go on after this one.")
+@click.option("--after", type=ID, metavar="ID", help="Go on after this one.")
 @listed
 def list_endpoints(session: Session, limit: int, after: UUID | None, form: Form) -> None:
     """List endpoints that are not removed, oldest first."""
@@ -133,7 +136,10 @@ def list_endpoints(session: Session, limit: int, after: UUID | None, form: Form)
 @ENDPOINT_ID
 @printed
 def show(session: Session, endpoint_id: UUID, form: Form) -> None:
-    """Show one endpoint, its retry policy, and how many of its deliveries wait."""
+    """Show one endpoint.
+
+    With its retry policy, and how many of its deliveries wait or were given up.
+    """
 
     async def work(app: App) -> tuple[Endpoint, dict[str, int]]:
         endpoint = await app.endpoints.get(session.owner, endpoint_id)
@@ -199,7 +205,7 @@ def update(
 @signed
 @printed
 def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
-    """Let the endpoint's parked deliveries, and new ones, go out again."""
+    """Let deliveries go out again, the parked ones too."""
     _write(session.run(lambda app: app.endpoints.enable(session.owner, endpoint_id, by=by)), form)
 
 
@@ -223,7 +229,10 @@ def disable(session: Session, endpoint_id: UUID, reason: str, by: str, form: For
 @signed
 @printed
 def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
-    """Remove an endpoint with its subscriptions for good, and cancel its deliveries."""
+    """Remove an endpoint for good.
+
+    Its subscriptions go with it, and its deliveries are cancelled.
+    """
     _write(session.run(lambda app: app.endpoints.remove(session.owner, endpoint_id, by=by)), form)
 
 
@@ -241,7 +250,10 @@ def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
 @signed
 @printed
 def rotate_secret(session: Session, endpoint_id: UUID, overlap: timedelta, by: str, form: Form) -> None:
-    """Give an endpoint a new signing secret and print it, here and never again."""
+    """Give an endpoint a new signing secret.
+
+    The secret is shown here and never again.
+    """
     secret = session.run(lambda app: app.endpoints.rotate_secret(session.owner, endpoint_id, by=by, overlap=overlap))
     if form is Form.JSON:
         write_json({"id": str(endpoint_id), "secret": secret.reveal(), "overlap_s": overlap.total_seconds()})
@@ -256,7 +268,10 @@ def rotate_secret(session: Session, endpoint_id: UUID, overlap: timedelta, by: s
 @ENDPOINT_ID
 @printed
 def test(session: Session, endpoint_id: UUID, form: Form) -> None:
-    """Send one signed test event now and show what came of it; nothing is recorded. Exit code 1 if not delivered."""
+    """Send one signed test event now.
+
+    Shows what came of it; nothing is recorded or retried. Exit code 1 where it was not delivered.
+    """
     tested = session.run(lambda app: app.endpoints.test(session.owner, endpoint_id))
     answer, verdict = documents.answer(tested.answer), tested.verdict
     if form is Form.JSON:

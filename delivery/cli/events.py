@@ -13,7 +13,7 @@ from delivery.cli import documents
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed
 from delivery.cli.output import Form, instant_shown, shown, write_block, write_fields, write_json, write_line
-from delivery.cli.parameters import FILLED, MOMENT, check_range, payload
+from delivery.cli.parameters import FILLED, ID, MOMENT, check_range, payload
 from delivery.cli.session import Session
 from delivery.events import MAX_PAYLOAD_BYTES, Event, EventFilter, Relaying
 from delivery.jobs import JobRow
@@ -50,7 +50,7 @@ FAN_OUT: Listing[JobRow] = Listing(
     empty="no deliveries",
 )
 
-EVENT_ID = click.argument("event_id", type=click.UUID, metavar="ID")
+EVENT_ID = click.argument("event_id", type=ID, metavar="ID")
 
 
 @click.group(cls=Noun)
@@ -77,10 +77,10 @@ def record(
     occurred_at: datetime | None,
     form: Form,
 ) -> None:
-    """Record an event of TYPE in a transaction of its own, to try things out and from scripts.
+    """Record an event in a transaction of its own.
 
-    An application records in its own transaction instead, with `delivery.recorder()` or the SQL function
-    `tidings.record`.
+    For trying things out, and for scripts. An application records in its own transaction instead, with
+    `delivery.recorder()` or the SQL function `tidings.record`.
     """
     if (data is None) == (data_file is None):
         raise click.UsageError("give the event's data, either as --data JSON or as --data-file FILE")
@@ -106,7 +106,7 @@ def record(
 @click.option("--until", type=MOMENT, metavar="WHEN", help="Recorded before then.")
 @click.option("--poisoned", is_flag=True, help="Only those that the relay gave up.")
 @limited()
-@click.option("--before", type=click.UUID, metavar="ID", help="Go on after this one.")
+@click.option("--before", type=ID, metavar="ID", help="Go on after this one.")
 @listed
 def list_events(
     session: Session,

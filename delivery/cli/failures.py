@@ -41,7 +41,7 @@ def line(error: BaseException) -> str | None:
         case Stopped() | KeyboardInterrupt() | click.Abort() | BrokenPipeError():
             return None
         case click.UsageError(ctx=click.Context() as context):
-            return f"{_flat(error.format_message())} (see `{context.command_path} --help`)"
+            return f"{_flat(error.format_message()).rstrip('.')} (see `{context.command_path} --help`)"
         case click.ClickException():
             return _flat(error.format_message())
         case _ if isinstance(error, MEANT):

@@ -51,7 +51,7 @@ _ID = click.argument("job_id", type=JOB_ID, metavar="ID")
 
 @click.group(cls=Noun)
 def jobs() -> None:
-    """Look at background jobs of any kind, and step in.
+    """Look at jobs of any kind, and step in.
 
     Handlers and periodic jobs are the platform's own: --any-owner reaches them.
     """
@@ -132,7 +132,10 @@ def show(session: Session, owner_id: str | None, job_id: int, form: Form) -> Non
 @_ID
 @printed
 def retry(session: Session, owner_id: str | None, job_id: int, form: Form) -> None:
-    """Make a job due now; a finished one runs again with a new budget."""
+    """Make a job due now.
+
+    A finished one runs again, with a new budget.
+    """
     _write(session.run(lambda app: app.jobs.retry(job_id, owner_id=owner_id)), form)
 
 
@@ -143,7 +146,10 @@ def retry(session: Session, owner_id: str | None, job_id: int, form: Form) -> No
 @signed
 @printed
 def cancel(session: Session, owner_id: str | None, job_id: int, by: str, form: Form) -> None:
-    """End a job that waits, ask a running one to stop; a finished one is left as it is."""
+    """End a job that waits, or ask a running one to stop.
+
+    A finished one is left as it is.
+    """
     _write(session.run(lambda app: app.jobs.cancel(job_id, by=by, owner_id=owner_id)), form)
 
 

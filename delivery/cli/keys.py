@@ -11,7 +11,7 @@ from delivery.cli.parameters import FILLED
 
 @click.group(cls=Noun)
 def keys() -> None:
-    """Make the keys that seal signing secrets in the database."""
+    """Make keys that seal the signing secrets."""
 
 
 @keys.command()

@@ -6,7 +6,7 @@ import click
 
 from delivery.cli.failures import Failed
 from delivery.cli.options import Act, connected, printed
-from delivery.cli.output import Form, write_json, write_line
+from delivery.cli.output import Form, counted, write_json, write_line
 from delivery.cli.parameters import FILLED
 from delivery.cli.session import Session
 
@@ -17,7 +17,9 @@ from delivery.cli.session import Session
 @click.option("--grant-record", type=FILLED, metavar="ROLE", help="Let this role record events.")
 @printed
 def migrate(session: Session, check: bool, grant_record: str | None, form: Form) -> None:
-    """Apply the migrations that the database lacks. Safe to run twice, and while applications record."""
+    """Bring the schema up to this release.
+
+    Safe to run twice, and while applications record."""
     if check and grant_record:
         raise click.UsageError("--check changes nothing: give --grant-record without it")
     from delivery.app import migrate_database
@@ -33,4 +35,4 @@ def migrate(session: Session, check: bool, grant_record: str | None, form: Form)
     if grant_record and form is Form.PEOPLE:
         write_line(f"granted  role {grant_record!r} may record events")
     if check and names:
-        raise Failed(f"{len(names)} migrations are pending: run `tidings migrate`")
+        raise Failed(f"{counted(len(names), 'migration')} pending: run `tidings migrate`")

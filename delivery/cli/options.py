@@ -17,7 +17,7 @@ from delivery.cli.session import Session
 Command = Callable[..., None]
 
 #: Where an option stands in the help: those that every command has come last.
-_PLACES = {"as_json": 1, "as_lines": 1, "by": 1, "owner": 2, "any_owner": 2, "dsn": 3, "home": 3, "help": 4}
+_PLACES = {"as_json": 1, "as_lines": 1, "by": 1, "owner": 2, "any_owner": 2, "dsn": 3, "home": 3}
 
 
 class Act(click.Command):
@@ -25,13 +25,19 @@ class Act(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """List what is particular to the command first."""
-        return sorted(super().get_params(ctx), key=lambda param: _PLACES.get(param.name or "", 0))
+        own, help_option = list(self.params), self.get_help_option(ctx)
+        last = [] if help_option is None else [help_option]
+        return [*sorted(own, key=lambda param: _PLACES.get(param.name or "", 0)), *last]
 
 
 class Noun(click.Group):
     """The commands about one noun."""
 
     command_class = Act
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the commands in the order they are written in."""
+        return list(self.commands)
 
 
 DSN = click.option(

@@ -77,6 +77,13 @@ def span(length: timedelta) -> str:
     return " ".join(parts)
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number of things, such as `1 delivery`, `2 deliveries`."""
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {what[:-1]}ies" if what.endswith("y") else f"{number} {what}s"
+
+
 def _escaped(char: str) -> str:
     code = ord(char)
     if code < 0x100:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
+from uuid import UUID
 
 import click
 
@@ -14,7 +16,7 @@ from delivery.events import MAX_PAYLOAD_BYTES, JsonText
 from delivery.jobs import JobState
 
 #: Ids of jobs and deliveries are numbers that PostgreSQL calls bigint.
-JOB_ID = click.IntRange(1, 2**63 - 1)
+MAX_JOB_ID = 2**63 - 1
 STATE = click.Choice([state.value for state in JobState])
 FINAL_STATE = click.Choice([state.value for state in JobState if state.is_final])
 
@@ -73,6 +75,19 @@ def _override(text: str) -> tuple[str, str]:
     return code.strip(), verdict.strip()
 
 
+def _job_id(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII) or not 1 <= int(text) <= MAX_JOB_ID:
+        raise InvalidInput(f"{text[:40]!r} is no id: deliveries and jobs have numbers, which `list` shows")
+    return int(text)
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        raise InvalidInput(f"{text[:60]!r} is no id: endpoints and events have UUIDs, which `list` shows") from None
+
+
 def _filled(text: str) -> str:
     """Refuse an empty one: `--dsn "$UNSET"` must not mean some other place."""
     if not text.strip():
@@ -84,6 +99,8 @@ DURATION = Written("duration", _duration)
 MOMENT = Written("when", _moment)
 HEADER = Written("header", _header)
 OVERRIDE = Written("override", _override)
+JOB_ID = Written("id", _job_id)
+ID = Written("id", _uuid)
 FILLED = Written("text", _filled)
 
 

@@ -28,7 +28,7 @@ PERIODICS: Listing[PeriodicRow] = Listing(
 
 @click.group(cls=Noun)
 def periodic() -> None:
-    """Look at the periodic jobs, which are the platform's own."""
+    """Look at periodic jobs, which are the platform's."""
 
 
 @periodic.command("list")

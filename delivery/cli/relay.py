@@ -13,5 +13,8 @@ from delivery.cli.session import Session
 @connected
 @click.option("--quiet", is_flag=True, help="Log only trouble.")
 def relay(session: Session, quiet: bool) -> None:
-    """Turn recorded events into deliveries until stopped; sends nothing. Several may run."""
+    """Turn events into deliveries until stopped.
+
+    It sends nothing. Several may run, also beside `tidings up`. Exit codes are those of `up`.
+    """
     run_loops(session, relay=True, quiet=quiet)

@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -111,6 +112,8 @@ def _write_anything() -> None:
 class _Lines(logging.Formatter):
     """One line a record, with nothing in it that a terminal obeys."""
 
+    converter = staticmethod(time.gmtime)
+
     def format(self, record: logging.LogRecord) -> str:
         text = " ".join(super().format(record).split("\n"))
         return shown(text)
@@ -121,7 +124,7 @@ def _logging() -> Iterator[None]:
     """Write what the platform logs to standard error, while the command runs."""
     logger, quiet = logging.getLogger("tidings"), logging.getLogger("psycopg.pool")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_Lines("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
     silence = logging.NullHandler()  # the loops say that the database is away, once
     level = logger.level
     logger.addHandler(handler)

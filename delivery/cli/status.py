@@ -9,7 +9,7 @@ import click
 from delivery.cli import documents
 from delivery.cli.jobs import OVERVIEW
 from delivery.cli.options import Act, connected, printed
-from delivery.cli.output import Form, write_fields, write_json, write_line
+from delivery.cli.output import Form, counted, write_fields, write_json, write_line
 from delivery.cli.session import Session
 from delivery.events import EventFilter
 from delivery.jobs import KindOverview
@@ -25,17 +25,24 @@ _MOST = 1000
 @connected
 @printed
 def status(session: Session, form: Form) -> None:
-    """Show the database, the switches, and how many jobs are in which state, over all owners."""
+    """Show how the platform stands, over all owners.
+
+    The database, the switches, events that the relay gave up, and how many jobs are in which state.
+    """
     database, local, poisoned, kinds = session.run(_read)
     if form is Form.JSON:
-        counted = [documents.overview(each) for each in kinds]
-        write_json({"database": database, "allow_local": local, "poisoned_events": poisoned, "jobs": counted})
+        jobs = [documents.overview(each) for each in kinds]
+        write_json({"database": database, "allow_local": local, "poisoned_events": poisoned, "jobs": jobs})
         return
+    most = "at least " if poisoned == _MOST else ""
     write_fields(
         [
             ("database", database),
             ("allow-local", "on" if local else "off"),
-            ("poisoned", f"{poisoned}{'+' if poisoned == _MOST else ''} events that the relay gave up"),
+            (
+                "poisoned",
+                f"{most}{counted(poisoned, 'event')} that the relay gave up",
+            ),
         ]
     )
     write_line()

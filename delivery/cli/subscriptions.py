@@ -10,6 +10,7 @@ from delivery.cli import documents
 from delivery.cli.lists import Listing
 from delivery.cli.options import Noun, listed, owned, printed, signed
 from delivery.cli.output import Form, write_fields, write_json, write_line
+from delivery.cli.parameters import ID
 from delivery.cli.session import Session
 from subscriptions.model import EndpointTarget, Subscription, Target
 
@@ -35,16 +36,17 @@ def subscriptions() -> None:
 @owned
 @click.argument("name")
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@click.option("--endpoint", "endpoint_id", type=click.UUID, required=True, metavar="ID", help="Where they go.")
+@click.option("--endpoint", "endpoint_id", type=ID, required=True, metavar="ID", help="Where they go.")
 @click.option("--future", is_flag=True, help="Take patterns that no declared type matches yet.")
 @signed
 @printed
 def add(
     session: Session, name: str, patterns: tuple[str, ...], endpoint_id: UUID, future: bool, by: str, form: Form
 ) -> None:
-    """Send events of types that match a PATTERN (`invoice.paid`, `invoice.*`, `*`) to an endpoint from now on.
+    """Send matching events to an endpoint from now on.
 
-    An endpoint gets each event once, however many patterns match. A repeat of the whole changes nothing.
+    A PATTERN matches types of events: `invoice.paid`, `invoice.*`, `*`. An endpoint gets each event once, however
+    many patterns match. A repeat of the whole changes nothing.
     """
     added = session.run(
         lambda app: app.subscriptions.add(session.owner, name, patterns, endpoint_id, by=by, future=future)

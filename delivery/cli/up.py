@@ -19,9 +19,11 @@ from delivery.cli.session import Session
 @click.option("--quiet", is_flag=True, help="Log no attempts, only trouble.")
 @signed
 def up(session: Session, allow_local: bool | None, quiet: bool, by: str) -> None:
-    """Relay and deliver until stopped, on the given PostgreSQL or on an embedded one.
+    """Run the whole platform: relay and worker.
 
-    The embedded one is made, migrated and started here; a given one must be migrated (`tidings migrate`).
+    It runs until stopped, on the given PostgreSQL or on an embedded one. The embedded one is made, migrated and
+    started here; a given one must be migrated (`tidings migrate`).
+
     Ctrl-C or SIGTERM stops in order; a second one aborts. Exit code 0 after SIGTERM, 130 after Ctrl-C.
     """
     run_loops(session, relay=True, worker=True, alone=True, allow_local=allow_local, by=by, quiet=quiet)

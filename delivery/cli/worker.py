@@ -13,5 +13,8 @@ from delivery.cli.session import Session
 @connected
 @click.option("--quiet", is_flag=True, help="Log no attempts, only trouble.")
 def worker(session: Session, quiet: bool) -> None:
-    """Make deliveries until stopped; relays nothing. Several may run, also beside `tidings up`."""
+    """Make deliveries until stopped.
+
+    It relays nothing. Several may run, also beside `tidings up`. Exit codes are those of `up`.
+    """
     run_loops(session, worker=True, quiet=quiet)

@@ -19,14 +19,14 @@ class Script:
     """A handler that keeps what it was handed, and acts out one act a try; the last one repeats."""
 
     def __init__(self, *acts: Act) -> None:
-        self._acts = acts or (None,)
+        self.acts = acts or (None,)
         self.jobs: list[Job] = []
         self.times: list[float] = []
 
     async def __call__(self, job: Job) -> Report | None:
         self.jobs.append(job)
         self.times.append(asyncio.get_running_loop().time())
-        act = self._acts[min(len(self.jobs), len(self._acts)) - 1]
+        act = self.acts[min(len(self.jobs), len(self.acts)) - 1]
         if callable(act) and not isinstance(act, BaseException):
             return act(job)
         if isinstance(act, BaseException):

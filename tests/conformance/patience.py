@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.01
+LOOK_EVERY_S = 0.02
 
 
 async def eventually(predicate: Callable[[], T | Awaitable[T]], within: float = 5.0) -> T:

@@ -149,7 +149,7 @@ async def test_a_cancel_is_never_lost_between_waiting_and_running(engine: Engine
             assert (await ended(worker, job_id)).state is JobState.CANCELLED
 
 
-async def test_many_that_wait_are_cancelled_oldest_first(engine: Engine):
+async def test_many_are_cancelled_oldest_first_in_pages(engine: Engine):
     gate = Gate()
     runtime = await engine.running(kind(gate, limit=1), kind(gate, "other"))
     running = await runtime.enqueue("work", {"to": "a"})
@@ -157,16 +157,26 @@ async def test_many_that_wait_are_cancelled_oldest_first(engine: Engine):
     waiting = [await runtime.enqueue("work", {"to": to}) for to in "aabab"]
     other = await runtime.enqueue("other", {"to": "a"})
     which = JobFilter(kind="work", args={"to": "a"})
-    assert list(await runtime.cancel_many(which, by="ann", limit=2)) == [waiting[0], waiting[1]]
-    assert list(await runtime.cancel_many(which, by="ann", limit=10)) == [waiting[3]]
-    assert list(await runtime.cancel_many(which, by="ann", limit=10)) == []
-    assert gate.cancelled == []
-    for n, job_id in enumerate(waiting):
-        row = await runtime.get(job_id)
-        assert row.state is (JobState.PENDING if n in (2, 4) else JobState.CANCELLED)
+    first = await runtime.cancel_many(which, by="ann", limit=2)
+    assert list(first) == [running, waiting[0]]
+    second = await runtime.cancel_many(which, by="ann", limit=2, after=first[-1])
+    assert list(second) == [waiting[1], waiting[3]]
+    assert list(await runtime.cancel_many(which, by="ann", limit=2, after=second[-1])) == []
+    for job_id in (*first, *second):
+        row = await ended(runtime, job_id)
+        assert (row.state, row.reason) == (JobState.CANCELLED, "ann")
+    assert gate.cancelled == [running]
     gate.opened.set()
-    for job_id in (running, other, waiting[2], waiting[4]):
+    for job_id in (other, waiting[2], waiting[4]):
         assert (await ended(runtime, job_id)).state is JobState.COMPLETED
+
+
+async def test_many_that_have_ended_are_left_as_they_are(engine: Engine):
+    runtime = await engine.running(kind())
+    job_id = await runtime.enqueue("work", {})
+    row = await ended(runtime, job_id)
+    assert list(await runtime.cancel_many(JobFilter(), by="ann", limit=10)) == []
+    assert await runtime.get(job_id) == row
 
 
 async def test_many_of_one_owner_are_cancelled_and_of_no_other(engine: Engine):

@@ -31,6 +31,38 @@ async def test_a_process_runs_no_more_at_once_than_it_has_slots(engine: Engine):
     assert gate.peak == 7
 
 
+async def test_who_joins_gets_a_share_of_the_work(engine: Engine):
+    scripts = Script(), Script()
+    runtimes = [await engine.running(kind(script), pace=Pace(share_lease=1.0)) for script in scripts]
+    jobs = [NewJob(kind="work", args={}, options=EnqueueOptions(lane=f"lane {n}")) for n in range(20)]
+
+    async def both_work() -> bool:
+        await runtimes[0].enqueue_many(jobs)
+        return all(script.jobs for script in scripts)
+
+    await eventually(both_work)
+
+
+async def test_only_who_runs_the_kinds_of_a_queue_claims_from_it(engine: Engine):
+    script = Script()
+    special = kind(script, "special", queue="special")
+    producer = await engine.runtime(kind(name="special", queue="special"), kind())
+    generalist = await engine.running(kind())
+    ids = [await producer.enqueue("special", {"n": n}, EnqueueOptions(lane=f"lane {n}")) for n in range(20)]
+    await ended(producer, await producer.enqueue("work", {}))
+    rows = [await producer.get(job_id) for job_id in ids]
+    assert {(row.state, row.attempt) for row in rows} == {(JobState.PENDING, 0)}
+    specialists = [await engine.running(special) for _ in range(2)]
+    for job_id in ids:
+        await ended(producer, job_id)
+    assert sorted(script.ids) == ids
+    await generalist.stop()
+    for specialist in specialists:
+        again = await producer.enqueue("special", {})
+        await ended(producer, again)
+        await specialist.stop()
+
+
 async def test_a_kind_unknown_to_this_process_waits_for_one_that_knows_it(engine: Engine):
     producer = await engine.runtime(kind(name="strange"), kind())
     ignorant = await engine.running(kind())

@@ -209,7 +209,7 @@ async def test_arguments_come_back_as_they_went_in(engine: Engine):
     args = {
         "text": "häßlich 🂡 \u2028 \\u0000 \x01 ' \" % {} $1",
         "": [None, True, False, [], {}],
-        "numbers": [0, -1, 2**53 + 1, 2**64, 0.1, 1e300],
+        "numbers": [0, -1, 2**53 + 1, 2**64, 0.1, -2.5e-7],
         "deep": {"a": {"b": [{"c": "d"}]}},
         "long": "x" * 1_000_000,
     }

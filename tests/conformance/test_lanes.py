@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -18,11 +18,6 @@ def jobs_of(lane: str, count: int, owner_id: str | None = None, **args: object) 
     """Have some jobs of one lane, which say so."""
     options = EnqueueOptions(lane=lane, owner_id=owner_id)
     return [NewJob(kind="work", args={"lane": lane, **args}, options=options) for _ in range(count)]
-
-
-def in_future(number: float) -> datetime:
-    """Say an instant."""
-    return datetime.now(UTC) + seconds(number)
 
 
 async def witness(runtime: Runtime, lane: str = "witness") -> None:
@@ -47,13 +42,13 @@ async def test_a_limit_holds_when_others_join_and_leave(engine: Engine):
     """Jobs outlast their first lease, and the lanes they run in change hands meanwhile."""
     gate = Gate(open_after=2.5 * BRISK.lease)
     declared = kind(gate, limit=2)
-    first = await engine.running(declared, pace=BRISK)
-    lanes = [f"lane {n}" for n in range(8)]
-    for lane in lanes:
-        await first.enqueue_many(jobs_of(lane, 5))
-    await eventually(lambda: len(gate.inside) == 16)
-    second = await engine.running(declared, pace=BRISK)
-    await eventually(lambda: len(gate.done) >= 16, within=10)
+    pace = Pace(slots=200, lease=BRISK.lease, share_lease=BRISK.share_lease)
+    first = await engine.running(declared, pace=pace)
+    lanes = [f"lane {n}" for n in range(40)]
+    await first.enqueue_many([job for lane in lanes for job in jobs_of(lane, 5)])
+    await eventually(lambda: len(gate.inside) == 80)
+    second = await engine.running(declared, pace=pace)
+    await eventually(lambda: len(gate.done) >= 80, within=10)
     await asyncio.gather(first.stop(seconds(10)), second.stop(seconds(10)))
     assert gate.lane_peaks == dict.fromkeys(lanes, 2)
 
@@ -162,12 +157,15 @@ async def test_a_paused_lane_starts_nothing_and_resumes_by_itself(engine: Engine
     script = Script()
     runtime = await engine.running(kind(script), pace=TOLD)
     await witness(runtime, "lane")
-    until = in_future(1.0)
-    await runtime.pause_lane("lane", until)
+    before = datetime.now(UTC)
+    await runtime.pause_lane("lane", seconds(1.0))
     held = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane"))
     await witness(runtime)
     row = await runtime.get(held)
-    assert (row.state, row.parked, row.held_until) == (JobState.PENDING, False, until)
+    assert (row.state, row.parked) == (JobState.PENDING, False)
+    until = row.held_until
+    assert until is not None
+    assert before + seconds(1.0) <= until < datetime.now(UTC) + seconds(1.0)
     await ended(runtime, held)
     [attempt] = await runtime.attempts(held)
     assert until <= attempt.started_at < until + seconds(2)
@@ -177,7 +175,7 @@ async def test_a_paused_lane_starts_nothing_and_resumes_by_itself(engine: Engine
 async def test_a_pause_holds_before_the_first_job_of_a_lane(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script))
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     held = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane", owner_id="acme"))
     await witness(runtime)
     row = await runtime.get(held)
@@ -185,13 +183,30 @@ async def test_a_pause_holds_before_the_first_job_of_a_lane(engine: Engine):
     assert held not in script.ids
 
 
-async def test_a_later_pause_stands_over_an_earlier_one(engine: Engine):
+async def test_a_longer_pause_stands_over_a_shorter_one(engine: Engine):
+    script = Script()
+    runtime = await engine.running(kind(script), pace=TOLD)
+    await witness(runtime, "lane")
+    until = []
+    held = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane", run_at=datetime.now(UTC) + seconds(0.5)))
+    for pause in (1.0, 60.0, 0.2):
+        await runtime.pause_lane("lane", seconds(pause))
+        until.append((await runtime.get(held)).held_until)
+    assert until[0] is not None
+    assert until[1] is not None
+    assert until[1] - until[0] > seconds(50)
+    assert until[2] == until[1]
+    await witness(runtime, "other")
+    assert held not in script.ids
+
+
+async def test_no_pause_is_longer_than_a_year(engine: Engine):
     runtime = await engine.runtime(kind())
     held = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane"))
-    later = in_future(60)
-    for until in (in_future(30), later, in_future(10)):
-        await runtime.pause_lane("lane", until)
-    assert (await runtime.get(held)).held_until == later
+    await runtime.pause_lane("lane", timedelta.max)
+    until = (await runtime.get(held)).held_until
+    assert until is not None
+    assert seconds(364 * 86400) < until - datetime.now(UTC) < seconds(367 * 86400)
 
 
 async def test_a_pause_leaves_alone_what_runs(engine: Engine):
@@ -199,7 +214,7 @@ async def test_a_pause_leaves_alone_what_runs(engine: Engine):
     runtime = await engine.running(kind(gate, limit=1))
     running, waiting = await runtime.enqueue_many(jobs_of("lane", 2))
     await eventually(lambda: gate.inside)
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     gate.opened.set()
     assert (await ended(runtime, running.id)).state is JobState.COMPLETED
     await witness(runtime)
@@ -211,16 +226,16 @@ async def test_a_pause_holds_jobs_that_are_to_be_tried_again(engine: Engine):
     runtime = await engine.running(kind(script), pace=TOLD)
     job_id = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane"))
     await eventually(lambda: script.jobs)
-    until = in_future(1.2)
-    await runtime.pause_lane("lane", until)
+    before = datetime.now(UTC)
+    await runtime.pause_lane("lane", seconds(1.2))
     await ended(runtime, job_id)
-    assert (await runtime.attempts(job_id))[1].started_at >= until
+    assert (await runtime.attempts(job_id))[1].started_at >= before + seconds(1.2)
 
 
 async def test_a_pause_holds_over_a_restart(engine: Engine):
     first = await engine.runtime(kind())
     held = await first.enqueue("work", {}, EnqueueOptions(lane="lane"))
-    await first.pause_lane("lane", in_future(60))
+    await first.pause_lane("lane", seconds(60))
     script = Script()
     second = await engine.running(kind(script))
     await witness(second)
@@ -231,7 +246,7 @@ async def test_a_retry_by_hand_goes_past_a_pause(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script), pace=TOLD)
     await witness(runtime, "lane")
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     held = [result.id for result in await runtime.enqueue_many(jobs_of("lane", 3))]
     await witness(runtime)
     await runtime.retry(held[1])
@@ -246,7 +261,7 @@ async def test_a_finished_job_retried_by_hand_goes_past_a_pause_once(engine: Eng
     runtime = await engine.running(kind(script))
     job_id = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane"))
     await ended(runtime, job_id)
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     await runtime.retry(job_id)
     await eventually(lambda: len(script.jobs) == 2)
     await witness_elsewhere(engine)
@@ -256,7 +271,7 @@ async def test_a_finished_job_retried_by_hand_goes_past_a_pause_once(engine: Eng
 
 async def witness_elsewhere(engine: Engine) -> None:
     """See a job of another kind through, by a runtime that has just come."""
-    other = await engine.running(kind(name="other"))
+    other = await engine.running(kind(name="other", queue="elsewhere"))
     await ended(other, await other.enqueue("other", {}))
 
 
@@ -266,7 +281,7 @@ async def test_many_put_back_do_not_go_past_a_pause(engine: Engine):
     added = [result.id for result in await runtime.enqueue_many(jobs_of("lane", 3))]
     for job_id in added:
         await ended(runtime, job_id)
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     assert list(await runtime.retry_many(JobFilter(lane="lane"), limit=10)) == added
     await witness(runtime)
     assert {row.state for row in await runtime.list(JobFilter(lane="lane"))} == {JobState.PENDING}
@@ -303,7 +318,7 @@ async def test_a_lane_can_be_off_before_its_first_job(engine: Engine):
 async def test_a_lane_that_is_on_again_is_paused_no_longer(engine: Engine):
     runtime = await engine.running(kind(), pace=TOLD)
     await witness(runtime, "lane")
-    await runtime.pause_lane("lane", in_future(60))
+    await runtime.pause_lane("lane", seconds(60))
     await runtime.switch_lane("lane", on=False)
     job_id = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane"))
     await runtime.switch_lane("lane", on=True)

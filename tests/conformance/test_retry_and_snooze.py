@@ -203,7 +203,7 @@ async def test_a_job_older_than_its_kind_allows_is_discarded_unrun(engine: Engin
     runtime = await engine.running(kind(script, max_age=seconds(0.5)))
     job_id = await runtime.enqueue("work", {})
     row = await ended(runtime, job_id)
-    assert (row.state, row.reason, row.spent) == (JobState.DISCARDED, "expired", 1)
+    assert (row.state, row.reason, row.attempt, row.spent) == (JobState.DISCARDED, "expired", 1, 1)
     assert len(script.jobs) == 1
     assert (await runtime.attempts(job_id))[0].outcome == "failed"
 

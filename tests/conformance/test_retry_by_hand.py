@@ -32,7 +32,7 @@ async def test_a_finished_job_gets_a_new_budget_and_keeps_its_past(engine: Engin
     assert first.state is state
     past = list(await runtime.attempts(job_id))
     script.jobs.clear()
-    script._acts = (OSError("again"), None)
+    script.acts = (OSError("again"), None)
     row = await runtime.retry(job_id)
     assert row.id == job_id
     row = await ended(runtime, job_id)
@@ -113,7 +113,7 @@ async def test_many_are_put_back_oldest_first_in_pages(engine: Engine):
     assert list(await runtime.retry_many(which, limit=3, after=ids[-1])) == []
     assert {row.state for row in await runtime.list(JobFilter(kind="work"))} == {JobState.PENDING}
     assert (await runtime.get(completed)).state is JobState.COMPLETED
-    script._acts = (None,)
+    script.acts = (None,)
     await runtime.start()
     rows = await all_ended(runtime, "work")
     assert [(row.state, row.attempt, row.spent) for row in rows] == [(JobState.COMPLETED, 2, 0)] * 7

@@ -81,7 +81,8 @@ async def test_who_was_deaf_looks_once_and_hears_again(engine: Engine):
 async def test_work_goes_on_when_every_connection_is_cut(engine: Engine):
     """As when the server restarts; what could not be enqueued says so."""
     gate = Gate(open_after=0.05)
-    runtimes = [await engine.running(kind(gate, limit=10), pace=BRISK) for _ in range(2)]
+    for _ in range(2):
+        await engine.running(kind(gate, limit=10), pace=BRISK)
     producer = await engine.runtime(kind(limit=10))
     added = 0
     for n in range(60):
@@ -94,7 +95,7 @@ async def test_work_goes_on_when_every_connection_is_cut(engine: Engine):
         except Unavailable:
             continue
         await asyncio.sleep(0.01)  # a steady stream, not a burst
-    rows = await all_ended(runtimes[0], "work", within=20)
+    rows = await all_ended(await engine.runtime(kind()), "work", within=20)
     assert len(rows) == added
     assert added > 200
     assert {row.state for row in rows} == {JobState.COMPLETED}

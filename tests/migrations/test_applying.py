@@ -20,8 +20,7 @@ OUTSIDE = {
     "relations": "SELECT oid::regclass::text FROM pg_class"
     " WHERE relnamespace <> ALL (%(ours)s) AND NOT relname ~ %(toast)s",
     "functions": "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace <> ALL (%(ours)s)",
-    "types": "SELECT oid::regtype::text FROM pg_type"
-    " WHERE typnamespace <> ALL (%(ours)s) AND NOT typname ~ %(toast)s",
+    "types": "SELECT oid::regtype::text FROM pg_type WHERE typnamespace <> ALL (%(ours)s) AND NOT typname ~ %(toast)s",
     "operators": "SELECT oid::regoperator::text FROM pg_operator WHERE oprnamespace <> ALL (%(ours)s)",
     "schemas": "SELECT nspname FROM pg_namespace WHERE oid <> ALL (%(ours)s)",
     "extensions": "SELECT extname FROM pg_extension",

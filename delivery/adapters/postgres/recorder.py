@@ -26,12 +26,11 @@ class PostgresRecorder:
 
     def with_(self, connection: Any, /) -> BoundRecorder | AsyncBoundRecorder:
         """Bind to the connection, session or cursor that the caller's transaction is open on."""
-        if _is_async_sqlalchemy(connection):
-            return _AsyncRecorder(connection)
         if _is_session(connection):  # asking it for its connection would begin a transaction
-            return _SyncRecorder(connection)
-        found = _driver_connection(connection)
-        return _AsyncRecorder(found) if isinstance(found, psycopg.AsyncConnection) else _SyncRecorder(connection)
+            is_async = iscoroutinefunction(connection.connection)
+        else:
+            is_async = isinstance(_driver_connection(connection), psycopg.AsyncConnection)
+        return _AsyncRecorder(connection) if is_async else _SyncRecorder(connection)
 
 
 class _SyncRecorder:
@@ -50,10 +49,10 @@ class _SyncRecorder:
         connection = self._connection
         if _is_session(connection):
             connection = connection.connection()
-        if _is_idle_sqlalchemy(connection):
-            connection.begin()
+        if _is_sqlalchemy(connection) and not connection.in_transaction():
+            connection.begin()  # else SQLAlchemy would see nothing to commit
         found = _driver_connection(connection)
-        with mapped(InvalidEvent), found.cursor(row_factory=scalar_row) as cursor:
+        with mapped(InvalidEvent), psycopg.Cursor(found, row_factory=scalar_row) as cursor:
             return UUID(str(cursor.execute(statement("record_event"), parameters).fetchone()))
 
 
@@ -71,32 +70,23 @@ class _AsyncRecorder:
     ) -> UUID:
         parameters = _parameters(owner_id, type, subject, data, **options)
         connection = self._connection
-        if iscoroutinefunction(getattr(connection, "connection", None)):
+        if _is_session(connection):
             connection = await connection.connection()
-        if hasattr(connection, "sync_connection"):
-            if _is_idle_sqlalchemy(connection.sync_connection):
-                await connection.begin()
-            connection = connection.sync_connection
+        if _is_sqlalchemy(connection) and not connection.in_transaction():
+            await connection.begin()
         found = _driver_connection(connection)
         with mapped(InvalidEvent):
-            async with found.cursor(row_factory=scalar_row) as cursor:
+            async with psycopg.AsyncCursor(found, row_factory=scalar_row) as cursor:
                 await cursor.execute(statement("record_event"), parameters)
                 return UUID(str(await cursor.fetchone()))
 
 
-def _is_async_sqlalchemy(connection: Any) -> bool:
-    is_session = iscoroutinefunction(getattr(connection, "connection", None))
-    return is_session or getattr(connection, "sync_connection", None) is not None
-
-
 def _is_session(connection: Any) -> bool:
-    return hasattr(connection, "get_bind") and callable(getattr(connection, "connection", None))
+    return hasattr(connection, "get_bind")
 
 
-def _is_idle_sqlalchemy(connection: Any) -> bool:
-    """Say whether SQLAlchemy would take this for a connection with nothing to commit."""
-    is_sqlalchemy = hasattr(getattr(connection, "connection", None), "driver_connection")
-    return is_sqlalchemy and not connection.in_transaction()
+def _is_sqlalchemy(connection: Any) -> bool:
+    return hasattr(connection, "exec_driver_sql")
 
 
 def _driver_connection(connection: Any) -> Any:
@@ -105,7 +95,8 @@ def _driver_connection(connection: Any) -> Any:
     if hasattr(found, "ensure_connection"):  # Django; opens the connection where none is open yet
         found.ensure_connection()
         found = found.connection
-    if hasattr(getattr(found, "connection", None), "driver_connection"):  # SQLAlchemy connection
+    found = getattr(found, "sync_connection", found)  # SQLAlchemy, asynchronous
+    if _is_sqlalchemy(found):
         found = found.connection
     found = getattr(found, "driver_connection", found)
     if isinstance(found, psycopg.Cursor | psycopg.AsyncCursor):

@@ -30,9 +30,9 @@ from delivery.adapters.postgres.rows import (
 )
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import endpoint_lane
-from delivery.errors import NotFound
+from delivery.errors import ConfigurationError, NotFound
 from delivery.sealing import SealError
-from subscriptions.model import Endpoint, EndpointState, EventType, Subscription
+from subscriptions.model import Endpoint, EndpointState, EventType, Subscription, UnopenedHeaders
 from subscriptions.store import Change, StoredKey
 
 log = logging.getLogger("tidings.store")
@@ -45,8 +45,7 @@ class PostgresStore:
     """`subscriptions.store.Store`, bound to one open transaction.
 
     An endpoint's lane follows its limit and state, in the same transaction. Headers are sealed at rest. Where
-    they do not open (the key is gone), `endpoint` and `lock_endpoint` raise SealError, so that nothing is sent
-    or written back without them; `endpoints` shows such an endpoint with no headers, and logs which.
+    they do not open (the key is gone), the endpoint has `UnopenedHeaders`, and a warning names it.
 
     Every method raises InvalidInput for text that PostgreSQL cannot keep, TransactionConflict for a deadlock
     or a lost serialisation, and Unavailable where the database does not answer: roll back then.
@@ -95,7 +94,7 @@ class PostgresStore:
     ) -> Sequence[Endpoint]:
         """List endpoints that are not removed."""
         rows = await self._run("list_endpoints", {"owner_id": owner_id, "after": after, "limit": limit})
-        return [endpoint_of(row, self._shown(row)) for row in rows]
+        return [endpoint_of(row, self._opened(row)) for row in rows]
 
     async def update_endpoint(self, endpoint: Endpoint) -> None:
         """Write an endpoint; its lane follows, and the lane's process hears of it when this commits.
@@ -124,24 +123,21 @@ class PostgresStore:
         return int(row["id"])
 
     def _columns(self, endpoint: Endpoint) -> Columns:
-        sealed = None
-        if endpoint.headers:
-            plaintext = json.dumps(endpoint.headers).encode()
-            sealed = self._seal_headers(plaintext, endpoint.owner_id, endpoint.id)
+        headers = endpoint.headers
+        if isinstance(headers, UnopenedHeaders):
+            return endpoint_columns(endpoint, headers.sealed)
+        sealed = self._seal_headers(json.dumps(headers).encode(), endpoint.owner_id, endpoint.id) if headers else None
         return endpoint_columns(endpoint, sealed)
 
     def _opened(self, row: DictRow) -> Headers:
         if row["headers"] is None:
             return ()
-        plaintext = self._open_headers(row["headers"], row["owner_id"], row["id"])
-        return tuple((name, value) for name, value in json.loads(plaintext))
-
-    def _shown(self, row: DictRow) -> Headers:
         try:
-            return self._opened(row)
-        except SealError as error:
-            log.warning("endpoint %s is listed without its headers: %s", row["id"], error)
-            return ()
+            plaintext = self._open_headers(row["headers"], row["owner_id"], row["id"])
+        except (SealError, ConfigurationError) as error:
+            log.warning("the headers of endpoint %s cannot be opened: %s", row["id"], error)
+            return UnopenedHeaders.of(row["headers"])
+        return tuple((name, value) for name, value in json.loads(plaintext))
 
     # Subscriptions ----------------------------------------------------------------------------------------------
 

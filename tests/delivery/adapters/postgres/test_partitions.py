@@ -188,7 +188,7 @@ async def test_recording_waits_for_upkeep_no_longer_than_a_lock_is_waited_for(da
             is_over.set()
 
     done, *_ = await asyncio.gather(keep_up(), *(record() for _ in range(4)))
-    assert done["put off"] == 1
+    assert done["put off"] >= 1
     assert done["moved"] >= 60
     assert ledger.count("event") == 60 + 1 + len(waits)
     print(f"longest wait {max(waits) * 1000:.0f} ms of {len(waits)}; {TRIES} tries of {LOCK_WAIT}")

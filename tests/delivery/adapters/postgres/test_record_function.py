@@ -56,7 +56,7 @@ def rings(listener: Sql) -> int:
     return len(heard)
 
 
-# Transactions --------------------------------------------------------------------------------------------------------
+# Transactions -------------------------------------------------------------------------------------
 
 
 def test_a_committed_event_lies_in_the_log_and_in_the_outbox(db: Sql):
@@ -102,8 +102,8 @@ def test_serializable_transactions_that_record_side_by_side_both_commit(dsn: str
 
 
 def test_a_read_only_transaction_cannot_record(db: Sql):
+    db.read_only = True
     with pytest.raises(ReadOnlySqlTransaction), db.transaction():
-        db.execute("SET TRANSACTION READ ONLY")
         db.execute(RECORD)
 
 
@@ -149,7 +149,7 @@ def test_a_session_that_reads_backslashes_its_own_way_cannot_bring_in_nul(db: Sq
     assert state_of_refusal(db, data='"\\u0000"') == "TD003"
 
 
-# Idempotency, at the isolation level where the second transaction cannot see the first ---------------------------------
+# Idempotency ------------------------------------------------------------------------------------
 
 
 def test_under_repeatable_read_a_key_taken_meanwhile_is_a_serialization_failure(dsn: str, db: Sql):
@@ -167,7 +167,7 @@ def test_the_same_key_twice_in_one_statement_is_one_event(db: Sql):
     assert first == second
 
 
-# The doorbell ----------------------------------------------------------------------------------------------------------
+# The doorbell -------------------------------------------------------------------------------------
 
 
 def test_a_commit_rings_when_nobody_is_awake(db: Sql, listener: Sql):
@@ -220,7 +220,7 @@ def test_it_rings_when_the_relay_fell_asleep_during_the_transaction(dsn: str, db
     assert rings(listener) == 1
 
 
-# Ids -------------------------------------------------------------------------------------------------------------------
+# Ids ----------------------------------------------------------------------------------------------
 
 
 def test_an_id_is_a_uuid_of_version_seven(db: Sql):
@@ -242,7 +242,7 @@ def test_ten_thousand_ids_differ(db: Sql):
     assert db.execute("SELECT count(DISTINCT tidings.new_id()) FROM generate_series(1, 10000)").fetchone() == (10_000,)
 
 
-# Fields ----------------------------------------------------------------------------------------------------------------
+# Fields -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("owner_id", [None, "", " ", "a b", "é", "a\n", "\na", "a\x7f", "a\x80", "x" * 129])

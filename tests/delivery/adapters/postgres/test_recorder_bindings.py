@@ -131,9 +131,9 @@ async def test_an_asynchronous_failed_transaction_is_to_be_rolled_back(async_one
 @pytest.mark.parametrize("factory", [psycopg.ClientCursor, psycopg.RawCursor], ids=["client", "raw"])
 def test_a_cursor_factory_of_the_application_makes_no_difference(db: str, factory: Any):
     with psycopg.connect(db, cursor_factory=factory) as opened:
-        record(opened, JsonText("\"it's 50% \\\\ é\""), "it's")
+        record(opened, JsonText('"it\'s 50% \\\\ é"'), "it's")
         assert opened.execute("SELECT subject, data::text FROM tidings.event").fetchall() == [
-            ("it's", "\"it's 50% \\\\ é\"")
+            ("it's", '"it\'s 50% \\\\ é"')
         ]
 
 
@@ -189,7 +189,7 @@ def test_a_client_encoding_changes_no_byte_of_what_it_can_carry(db: str, connect
 def test_a_character_that_the_client_encoding_lacks_is_refused_clearly(db: str, data: Any, subject: str | None):
     with (
         psycopg.connect(db, client_encoding="LATIN1") as opened,
-        pytest.raises(InvalidEvent, match="client_encoding .* lacks: SET client_encoding TO 'UTF8'"),
+        pytest.raises(InvalidEvent, match=r"client_encoding .* lacks: SET client_encoding TO 'UTF8'"),
     ):
         record(opened, data, subject)
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from delivery.adapters.postgres.recorder import PostgresRecorder
-from delivery.errors import Conflict, ConfigurationError, IdempotencyConflict, TransactionConflict, Unavailable
+from delivery.errors import ConfigurationError, Conflict, IdempotencyConflict, TransactionConflict, Unavailable
 from delivery.events import JsonText
 
 Sql = psycopg.Connection[Any]
@@ -225,7 +225,7 @@ def test_a_lock_timeout_of_the_application_ends_the_wait(first: Sql, second: Sql
         record(second)
 
 
-# What the transaction itself may be --------------------------------------------------------------------------------------
+# What the transaction itself may be ---------------------------------------------------------------
 
 
 def test_a_failed_transaction_is_to_be_rolled_back_first(first: Sql):

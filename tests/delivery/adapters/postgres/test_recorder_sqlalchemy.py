@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,6 @@ from uuid import UUID
 import psycopg
 import pytest
 from sqlalchemy import Engine, create_engine, text
-from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
@@ -19,10 +17,6 @@ from delivery.adapters.postgres.recorder import PostgresRecorder
 from delivery.errors import IdempotencyConflict, InvalidInput
 
 URL = "postgresql+psycopg://"
-
-needs_greenlet = pytest.mark.skipif(
-    importlib.util.find_spec("greenlet") is None, reason="SQLAlchemy's asynchronous side needs greenlet"
-)
 
 
 @pytest.fixture
@@ -37,13 +31,6 @@ def engine(declared: str) -> Iterator[Engine]:
     made = create_engine(URL, creator=lambda: psycopg.connect(declared), poolclass=NullPool)
     yield made
     made.dispose()
-
-
-@pytest.fixture
-def async_engine(declared: str) -> AsyncEngine:
-    return create_async_engine(
-        URL, async_creator=lambda: psycopg.AsyncConnection.connect(declared), poolclass=NullPool
-    )
 
 
 def record(on: Any, data: Any = 1, key: str | None = None) -> Any:
@@ -166,78 +153,5 @@ def test_a_connection_of_another_driver_is_refused():
 
 def test_a_session_of_another_driver_is_refused():
     other = create_engine("sqlite://", creator=lambda: sqlite3.connect(":memory:"), poolclass=NullPool)
-    with Session(other) as session, pytest.raises(InvalidInput, match="cannot record on Session"):
+    with Session(other) as session, pytest.raises(InvalidInput, match="session that uses psycopg"):
         record(session)
-
-
-# Asynchronous ----------------------------------------------------------------------------------------------------------
-
-
-@needs_greenlet
-async def test_an_asynchronous_connection_commits_the_event(async_engine: AsyncEngine, connection: Any):
-    async with async_engine.begin() as tx:
-        id_ = await record(tx)
-        assert events(connection) == []
-    assert events(connection) == [id_]
-
-
-@needs_greenlet
-async def test_an_asynchronous_connection_whose_first_statement_it_is_commits_it(
-    async_engine: AsyncEngine, connection: Any
-):
-    async with async_engine.connect() as tx:
-        id_ = await record(tx)
-        await tx.commit()
-    assert events(connection) == [id_]
-
-
-@needs_greenlet
-async def test_an_asynchronous_connection_rolls_the_event_back(async_engine: AsyncEngine, connection: Any):
-    async with async_engine.connect() as tx:
-        await record(tx)
-        await tx.rollback()
-    assert events(connection) == []
-
-
-@needs_greenlet
-async def test_an_asynchronous_session_whose_first_statement_it_is_commits_it(
-    async_engine: AsyncEngine, connection: Any
-):
-    async with AsyncSession(async_engine) as session, session.begin():
-        id_ = await record(session)
-    assert events(connection) == [id_]
-
-
-@needs_greenlet
-async def test_an_asynchronous_session_rolls_the_event_back(async_engine: AsyncEngine, connection: Any):
-    async with AsyncSession(async_engine) as session:
-        await session.execute(text("SELECT 1"))
-        await record(session)
-        await session.rollback()
-    assert events(connection) == []
-
-
-@needs_greenlet
-async def test_what_was_bound_once_follows_the_asynchronous_session(async_engine: AsyncEngine, connection: Any):
-    async with AsyncSession(async_engine) as session:
-        bound = PostgresRecorder().with_(session)
-        recorded = []
-        for _ in range(2):
-            recorded.append(await bound.record("acme", "invoice.paid", None, 1))
-            await session.commit()
-    assert events(connection) == sorted(recorded)
-
-
-@needs_greenlet
-async def test_an_asynchronous_scoped_session_records(async_engine: AsyncEngine, connection: Any):
-    session = async_scoped_session(async_sessionmaker(async_engine), scopefunc=lambda: 1)
-    id_ = await record(session)
-    await session.commit()
-    await session.remove()
-    assert events(connection) == [id_]
-
-
-@needs_greenlet
-async def test_an_asynchronous_connection_that_was_not_opened_is_refused(async_engine: AsyncEngine):
-    with pytest.raises(InvalidInput, match="cannot record on AsyncConnection"):
-        PostgresRecorder().with_(async_engine.connect())

@@ -173,10 +173,11 @@ def fill(ledger: Ledger, like: Any, at: datetime, n: int) -> None:
     ledger.execute(
         """
         WITH n AS (
-          SELECT (left(%(id)s::text, 19) || lpad(to_hex(n), 17, '0'))::uuid AS event, n + 1000000 AS job
+          SELECT (left(%(id)s::text, 24) || lpad(to_hex(n), 12, '0'))::uuid AS event, n + 1000000 AS job
           FROM (SELECT generate_series(1, %(n)s) AS n) AS n
         ), events AS (
-          INSERT INTO tidings.event (id, owner_id, type, occurred_at, data) SELECT event, 'o', 'a.b', %(at)s, '{}' FROM n
+          INSERT INTO tidings.event (id, owner_id, type, occurred_at, data)
+          SELECT event, 'o', 'a.b', %(at)s, '{}' FROM n
         ), identities AS (
           INSERT INTO tidings.job_identity SELECT event, event, 'webhook.deliver', job FROM n
         ), tries AS (

@@ -1,0 +1,88 @@
+"""Another owner's things are "not found", on every command."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .conftest import Cli, Receiver, eventually, fingerprint, the_line
+from .test_command_tree import TREE, options
+
+#: Every command that takes an id or a name, with what it is given; `{}` is an id of another owner.
+ASKING: dict[str, str] = {
+    "endpoints show": "endpoints show {endpoint}",
+    "endpoints update": "endpoints update {endpoint} --limit 3",
+    "endpoints enable": "endpoints enable {endpoint}",
+    "endpoints disable": "endpoints disable {endpoint}",
+    "endpoints remove": "endpoints remove {endpoint}",
+    "endpoints test": "endpoints test {endpoint}",
+    "endpoints rotate-secret": "endpoints rotate-secret {endpoint}",
+    "subscriptions add": "subscriptions add mine invoice.* --endpoint {endpoint}",
+    "subscriptions remove": "subscriptions remove all",
+    "events show": "events show {event}",
+    "events requeue": "events requeue {event}",
+    "deliveries show": "deliveries show {delivery}",
+    "deliveries retry": "deliveries retry {delivery}",
+    "deliveries cancel": "deliveries cancel {delivery}",
+    "deliveries list": "deliveries list --endpoint {endpoint}",
+    "deliveries replay": "deliveries replay --endpoint {endpoint}",
+    "jobs show": "jobs show {delivery}",
+    "jobs retry": "jobs retry {delivery}",
+    "jobs cancel": "jobs cancel {delivery}",
+}
+#: They list what is the owner's, or make something new.
+ASKING_NOTHING = {"endpoints add", "endpoints list", "subscriptions list", "events record", "events list", "jobs list"}
+
+
+@pytest.fixture
+def acme(cli: Cli, receiver: Receiver) -> dict[str, Any]:
+    """An endpoint, a subscription, an event and a discarded delivery of the owner `acme`."""
+    receiver.status = 400
+    mine = cli.having(TIDINGS_OWNER="acme")
+    mine("event-types", "declare", "invoice.paid", "--exposure", "webhook")
+    endpoint = mine.json("endpoints", "add", receiver.url, "--policy", "demo")["id"]
+    mine("subscriptions", "add", "all", "invoice.*", "--endpoint", endpoint)
+    with mine.running():
+        event = mine.json("events", "record", "invoice.paid", "--data", "1")["id"]
+        (delivery,) = eventually(lambda: mine.json("deliveries", "list", "--state", "discarded"))
+    return {"endpoint": endpoint, "event": event, "delivery": delivery["id"]}
+
+
+def test_no_command_is_forgotten_here():
+    asking = {name for name, command in TREE.items() if "--owner" in options(command)}
+    assert asking == set(ASKING) | ASKING_NOTHING
+
+
+def test_another_owners_id_is_not_found_on_every_command(cli: Cli, dsn: str, acme: dict[str, Any], receiver: Receiver):
+    before, sent = fingerprint(dsn), len(receiver.received)
+    for name, line in ASKING.items():
+        result = cli.run(*line.format(**acme).split(), "--owner", "globex")
+        assert (result.exit_code, result.stdout) == (1, ""), name
+        assert the_line(result).startswith("no "), name
+    assert fingerprint(dsn) == before
+    assert len(receiver.received) == sent
+
+
+def test_another_owners_things_are_on_no_list(cli: Cli, acme: dict[str, Any]):
+    for noun in ("endpoints", "subscriptions", "events", "deliveries", "jobs"):
+        assert cli.json(noun, "list", "--owner", "globex") == [], noun
+        assert len(cli.json(noun, "list", "--owner", "acme")) == 1, noun
+
+
+def test_another_owners_deliveries_are_not_replayed(cli: Cli, dsn: str, acme: dict[str, Any]):
+    before = fingerprint(dsn)
+    assert cli.json("deliveries", "replay", "--owner", "globex") == {"matched": 0, "replayed": 0, "dry_run": False}
+    assert fingerprint(dsn) == before
+
+
+def test_the_owner_finds_its_own(cli: Cli, acme: dict[str, Any]):
+    for name in ("endpoints show", "events show", "deliveries show", "jobs show"):
+        assert cli.run(*ASKING[name].format(**acme).split(), "--owner", "acme").exit_code == 0, name
+
+
+def test_an_operator_sees_every_owner_when_asking_for_it(cli: Cli, acme: dict[str, Any]):
+    assert cli.json("jobs", "show", acme["delivery"], "--any-owner")["owner_id"] == "acme"
+    for noun in ("events", "deliveries", "jobs"):
+        assert [each["owner_id"] for each in cli.json(noun, "list", "--any-owner")] == ["acme"], noun
+    assert cli.json("deliveries", "replay", "--any-owner", "--dry-run")["matched"] == 1
