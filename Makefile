@@ -3,7 +3,7 @@
 #   make test ARGS="tests/gates -x"     ARGS goes to the command that a target runs
 #   make setup PYTHON=/opt/py/bin/python3
 .POSIX:
-.PHONY: help setup demo up test lint fix bench lock clean
+.PHONY: help setup demo up test lint fix bench reference lock clean
 
 BIN = .venv/bin
 # The first of these that is new enough makes .venv.
@@ -13,7 +13,7 @@ WORKERS = -n auto --maxprocesses 4 --dist loadfile
 PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --quiet
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-6s  %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s  %s\n", $$1, $$2}' Makefile
 
 setup: .venv/.ready ## make .venv from the hashed lock (every target below does it when it is needed)
 
@@ -38,6 +38,9 @@ fix: .venv/.ready ## mend what style can be mended by itself
 
 bench: .venv/.ready ## measure how fast a backlog drains
 	@$(BIN)/python -m benchmarks.drain $(ARGS)
+
+reference: .venv/.ready ## write docs/cli.md again from --help
+	@$(BIN)/python -m tests.gates.reference
 
 lock: ## make requirements.lock again from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo 'make lock needs uv on the PATH' >&2; exit 1; }

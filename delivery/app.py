@@ -91,6 +91,14 @@ class App:
         kind = "embedded PostgreSQL" if self.settings.dsn is None else "PostgreSQL"
         return f"{kind} {version}, database {name} on {place}"
 
+    def check_keys(self) -> None:
+        """See that there are keys to open secrets with, before anything is changed.
+
+        Raises:
+            ConfigurationError: there are none, or one of them is none.
+        """
+        self._parts.ring()
+
     async def work(
         self, *, relay: bool = True, worker: bool = True, started: Callable[[], None] = lambda: None
     ) -> None:
@@ -111,7 +119,7 @@ class _Parts:
     def __init__(
         self, settings: Settings, database: Database, ring: Callable[[], KeyRing], handlers: Sequence[EventHandler]
     ) -> None:
-        self.settings, self.database, self._ring = settings, database, ring
+        self.settings, self.database, self.ring = settings, database, ring
         self.handlers = handlers
         self.embedded: EmbeddedPostgres | None = None
         self.switches = PostgresSwitches(database)
@@ -165,7 +173,7 @@ class _Parts:
     async def work(self, *, relay: bool, worker: bool, started: Callable[[], None]) -> None:
         """Run the loops until cancelled."""
         if worker:
-            self._ring()  # a missing key is found before anything is claimed
+            self.ring()  # a missing key is found before anything is claimed
         for handler in self.handlers:
             await self.subscriptions.keep_handler(
                 handler.name, handler.patterns, owner_id=handler.owner_id, coalesce=handler.coalesce, by="code"
@@ -241,21 +249,21 @@ class _Parts:
     # Keys ---------------------------------------------------------------------------------------------------------
 
     def _seal_key(self, secret: bytes, owner_id: str, endpoint_id: UUID, key_id: UUID) -> bytes:
-        return self._ring().seal(secret, purpose="signing", owner_id=owner_id, endpoint_id=endpoint_id, key_id=key_id)
+        return self.ring().seal(secret, purpose="signing", owner_id=owner_id, endpoint_id=endpoint_id, key_id=key_id)
 
     def _open_key(self, key: StoredKey, endpoint: Endpoint) -> SigningSecret:
-        opened = self._ring().open(
+        opened = self.ring().open(
             key.sealed, purpose="signing", owner_id=endpoint.owner_id, endpoint_id=endpoint.id, key_id=key.id
         )
         return SigningSecret.parse(opened.decode("ascii"))
 
     def _seal_headers(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        return self._ring().seal(
+        return self.ring().seal(
             plaintext, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
         )
 
     def _open_headers(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        return self._ring().open(
+        return self.ring().open(
             sealed, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
         )
 

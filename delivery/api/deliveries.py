@@ -78,12 +78,18 @@ class DeliveryDesk:
 
     async def count_replay(self, which: DeliveryFilter) -> int:
         """Count what `replay` would put back now."""
-        await self._check_endpoint(which)
+        await self._check_endpoint(which, sendable=True)
         return await replay.count(self._jobs, which)
 
     async def replay(self, which: DeliveryFilter) -> AsyncIterator[int]:
-        """Put finished deliveries back, discarded ones where no state is named; yields how many each step moved."""
-        await self._check_endpoint(which)
+        """Put finished deliveries back, discarded ones where no state is named; yields how many each step moved.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+            Conflict: the endpoint was removed.
+            InvalidInput: a state that is not final is named.
+        """
+        await self._check_endpoint(which, sendable=True)
         async for moved in replay.replay(self._jobs, which):
             yield moved
 
@@ -100,9 +106,12 @@ class DeliveryDesk:
         async with self._unit() as store:
             return await store.endpoint(owner_id, UUID(job.args["endpoint_id"]))
 
-    async def _check_endpoint(self, which: DeliveryFilter) -> None:
+    async def _check_endpoint(self, which: DeliveryFilter, *, sendable: bool = False) -> None:
         if which.endpoint_id is None or which.owner_id is None:
             return
         async with self._unit() as store:
-            if await store.endpoint(which.owner_id, which.endpoint_id) is None:
-                raise NotFound(f"no endpoint {which.endpoint_id}: `tidings endpoints list` shows the owner's")
+            endpoint = await store.endpoint(which.owner_id, which.endpoint_id)
+        if endpoint is None:
+            raise NotFound(f"no endpoint {which.endpoint_id}: `tidings endpoints list` shows the owner's")
+        if sendable and endpoint.state is EndpointState.REMOVED:
+            raise Conflict(f"endpoint {endpoint.id} was removed: nothing can be sent to it")

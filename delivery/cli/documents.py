@@ -11,7 +11,15 @@ from delivery.channels import Fault, Reply
 from delivery.cli.output import decoded, moment
 from delivery.events import Event, JsonText, Relaying
 from delivery.jobs import JobRow, KindOverview, PeriodicRow
-from subscriptions.model import Endpoint, EndpointTarget, EventType, HandlerTarget, RetryPolicy, Subscription
+from subscriptions.model import (
+    Endpoint,
+    EndpointTarget,
+    EventType,
+    HandlerTarget,
+    RetryPolicy,
+    Subscription,
+    UnopenedHeaders,
+)
 
 JsonObject = dict[str, Any]
 
@@ -22,7 +30,7 @@ def event_type(declared: EventType) -> JsonObject:
 
 
 def endpoint(one: Endpoint) -> JsonObject:
-    """Describe an endpoint; of its headers the names only."""
+    """Describe an endpoint; of its headers the names only, or null where the key that opens them is missing."""
     return {
         "id": str(one.id),
         "owner_id": one.owner_id,
@@ -32,7 +40,7 @@ def endpoint(one: Endpoint) -> JsonObject:
         "state_reason": one.state_reason,
         "state_by": one.state_by,
         "policy": one.policy,
-        "headers": [name for name, _ in one.headers],
+        "headers": None if isinstance(one.headers, UnopenedHeaders) else [name for name, _ in one.headers],
         "limit": one.limit,
         "timeout_s": one.timeout.total_seconds(),
         "overrides": dict(one.overrides),

@@ -27,7 +27,7 @@ from delivery.cli.parameters import DURATION, HEADER, ID, OVERRIDE
 from delivery.cli.session import Session
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
-from subscriptions.model import Endpoint, EndpointChanges
+from subscriptions.model import Endpoint, EndpointChanges, UnopenedHeaders
 from subscriptions.policies import POLICIES
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def _fields(one: Endpoint, counts: dict[str, int]) -> list[tuple[str, object]]:
     return [
         *_brief(one),
         ("policy", _policy(one.policy)),
-        ("headers", ", ".join(name for name, _ in one.headers) or None),
+        ("headers", _headers(one)),
         ("limit", f"{one.limit} in flight"),
         ("timeout", span(one.timeout)),
         ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
@@ -323,6 +323,12 @@ def _brief(one: Endpoint) -> list[tuple[str, object]]:
         ("description", one.description or None),
         ("state", f"{one.state.value}{why}" if one.state.value != "enabled" else "enabled"),
     ]
+
+
+def _headers(one: Endpoint) -> str | None:
+    if isinstance(one.headers, UnopenedHeaders):
+        return "sealed with a key that is not configured: put it into TIDINGS_KEYS again"
+    return ", ".join(name for name, _ in one.headers) or None
 
 
 def _policy(name: str) -> str:

@@ -54,8 +54,9 @@ def line(error: BaseException) -> str | None:
 
 
 def is_meant(error: BaseException) -> bool:
-    """Say whether the error needs no report: it was raised on purpose, or is the person's own doing."""
-    return isinstance(error, (*MEANT, Stopped, KeyboardInterrupt, click.ClickException, click.Abort, OSError))
+    """Say whether nobody needs to see where it was raised: it was on purpose, or is the person's own doing."""
+    known = (*MEANT, Stopped, KeyboardInterrupt, click.ClickException, click.Abort, BrokenPipeError)
+    return isinstance(error, known)
 
 
 def first(error: BaseException) -> BaseException:

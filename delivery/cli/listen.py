@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import json
-import os
 import re
 import sys
 from collections import Counter, OrderedDict
@@ -217,9 +215,9 @@ def _row(at: str, verdict: str, style: str, status: int, size: int | None, rest:
     return "".join(
         (
             click.style(f"{datetime.fromisoformat(at).astimezone():%H:%M:%S}  ", dim=True),
-            click.style(f"{verdict:<12}  ", fg=style),
+            click.style(f"{verdict:<16}  ", fg=style),
             click.style(f"{status}  ", fg=style if status >= 400 else None),
-            f"{'' if size is None else f'{size} B':>9}  ",
+            f"{'' if size is None else f'{size} B':>8}  ",
             rest,
         )
     )
@@ -243,10 +241,16 @@ def _text(value: Any) -> str | None:
 
 
 async def _listen(desk: Desk, *, host: str, port: int, introduce: Callable[[str], None]) -> None:
-    """Listen until cancelled, or until nobody reads any more what is printed."""
+    """Listen until cancelled.
+
+    Raises:
+        BrokenPipeError: nobody reads what is printed any more.
+        OSError: the port cannot be opened.
+    """
     async with receiving(desk.respond, host=host, port=port, refused=desk.refused) as url:
         introduce(url)
         await desk.closed.wait()
+    raise BrokenPipeError
 
 
 def _introduce(url: str, *, has_secret: bool, err: bool) -> None:
@@ -284,13 +288,6 @@ def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
     return click.ClickException(f"cannot listen on {host}: choose an address of this machine with --host")
 
 
-def _ready_for_anything() -> None:
-    """Let output that the terminal's encoding does not know be escaped instead of ending the program."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65_535), help="0 = one that is free.")
@@ -320,16 +317,16 @@ def listen(
     if retry_after is not None and status is None:
         raise click.UsageError("--retry-after goes with --status: 429 or 503")
     keys = _secrets(secrets, secret_file)
-    _ready_for_anything()
     trouble = Trouble(status=status, delay=delay, retry_after=retry_after)
     desk = Desk(WebhookVerifier(*keys) if keys else None, trouble, as_json=as_json, with_body=with_body)
     introduce = partial(_introduce, has_secret=bool(keys), err=as_json)
     try:
         with Stop() as stop:
             stop.run(_listen(desk, host=host, port=port, introduce=introduce))
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still held back goes nowhere
     except Stopped as stopped:
         click.echo(f"\n{desk.summary()}", err=as_json)
         sys.exit(stopped.exit_code)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise _no_port(host, port, error) from None

@@ -45,6 +45,8 @@ def run_loops(
 
     async def work(app: App) -> None:
         with _only_one(settings.home) if alone and settings.dsn is None else nullcontext():
+            if worker:
+                app.check_keys()
             local = await app.allow_local(allow_local, by=by or "somebody")
             _say("database", await app.database())
             if settings.dsn is None:

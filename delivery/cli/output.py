@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,10 @@ JsonObject = dict[str, Any]
 
 #: Wide enough that nothing is cut where the output is no terminal.
 _NO_TERMINAL_WIDTH = 4000
+#: Columns with such headings are never broken: what is in them is copied, or looked down along.
+_WHOLE = ("id", "state", "at", "attempts")
+#: Other columns are not made narrower than this, in characters; between columns are these.
+_NARROW, _GAP = 12, 2
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -165,15 +170,19 @@ def write_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
     if not filled:
         click.echo(empty)
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(Text(heading), overflow="fold", no_wrap=heading.lower().endswith(("id", "state", "at")))
+    table, narrowest = Table(box=None, pad_edge=False, header_style="bold"), 0
+    for heading, cells in zip(headings, zip(*filled, strict=True), strict=True):
+        whole = heading.lower().endswith(_WHOLE)
+        table.add_column(Text(heading), overflow="fold", no_wrap=whole)
+        widest = max(map(cell_len, (heading, *cells)))
+        narrowest += _GAP + (widest if whole else min(widest, _NARROW))
     for row in filled:
         table.add_row(*(Text(cell) for cell in row))
-    console = _console()
+    console = _console(narrowest)
     with console.capture() as capture:
         console.print(table)
     # Through click, as everything else: it minds encodings and streams that a test has put in place.
@@ -181,13 +190,14 @@ def write_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
         click.echo(line.rstrip())
 
 
-def _console() -> Console:
+def _console(narrowest: int) -> Console:
+    """Return a console that cuts nothing: a terminal that is too narrow wraps the lines by itself."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
     return Console(
         file=sys.stdout,
-        width=None if terminal else _NO_TERMINAL_WIDTH,
+        width=max(shutil.get_terminal_size().columns, narrowest) if terminal else _NO_TERMINAL_WIDTH,
         highlight=False,
         markup=False,
         emoji=False,

@@ -20,13 +20,13 @@ class Progress:
     """How far it is."""
 
     def __init__(self, what: str, *, visible: bool) -> None:
-        """Show a bar where `visible` and standard error is a terminal."""
+        """Show a bar where `visible`, there is anything to do, and standard error is a terminal."""
         self.total, self.done = 0, 0
         self._what, self._visible = what, visible
         self._bar: tuple[Bar, TaskID] | None = None
 
     def __enter__(self) -> Self:
-        if self._visible and sys.stderr.isatty():
+        if self._visible and self.total and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress as Bar
 

@@ -28,7 +28,7 @@ COMMANDS: dict[str, str] = {
     "demo": "delivery.cli.demo",
     "listen": "delivery.cli.listen",
     "status": "delivery.cli.status",
-    "event-types": "delivery.cli.event_types",
+    "event-types": "delivery.cli.event_type",
     "endpoints": "delivery.cli.endpoints",
     "subscriptions": "delivery.cli.subscriptions",
     "events": "delivery.cli.events",

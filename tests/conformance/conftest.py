@@ -12,11 +12,13 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from .postgres import PostgresEngine
+from .postgres import PostgresEngine, empty
 
 #: Debian keeps each version's programs apart.
 OLDEST = Path("/usr/lib/postgresql/15/bin")
@@ -82,11 +84,25 @@ def _await_server(dsn: str) -> None:
             return
 
 
+@pytest.fixture(scope="session")
+def store(server: str, template: str) -> Iterator[str]:
+    """DSN of the one database of all cases on a server: to make one each would take longer than most of them."""
+    name = f"tidings_{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        )
+    yield psycopg.conninfo.make_conninfo(server, dbname=name)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
 @pytest.fixture
-async def engine(request: pytest.FixtureRequest, dsn: str) -> AsyncIterator[PostgresEngine]:
+async def engine(request: pytest.FixtureRequest, store: str) -> AsyncIterator[PostgresEngine]:
     """One empty store of the engine under test."""
     for mark in request.node.iter_markers("needs"):
         if mark.args[0] in PostgresEngine.lacks:
             pytest.skip(PostgresEngine.lacks[mark.args[0]])
-    async with PostgresEngine(dsn) as engine:
+    await empty(store)
+    async with PostgresEngine(store) as engine:
         yield engine

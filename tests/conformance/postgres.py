@@ -24,6 +24,23 @@ TESTS = Path(__file__).parents[1]
 _SEVER = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
 
 
+_COUNT = "SELECT (SELECT count(*) FROM tidings.job) + (SELECT count(*) FROM tidings.job_done)"
+_KEEPS = ["job", "job_done", "attempt", "job_identity", "job_key", "lane", "worker", "waiter", "leader", "periodic"]
+_TRUNCATE = ["TRUNCATE " + ", ".join(f"tidings.{table}" for table in _KEEPS)]
+_DELETE = [f"DELETE FROM tidings.{table}" for table in _KEEPS]
+_RESET = ["DELETE FROM tidings.shard WHERE id >= 64", "UPDATE tidings.shard SET owner = 0, until = '-infinity'"]
+#: Of more rows than this, what a DELETE leaves behind would slow the next cases down.
+_FEW = 1_000
+
+
+async def empty(dsn: str) -> None:
+    """Forget all that the last case left; ids go on, as they would."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        [(rows,)] = await (await connection.execute(_COUNT)).fetchall()
+        for statement in (_DELETE if rows < _FEW else _TRUNCATE) + _RESET:
+            await connection.execute(statement)
+
+
 class PostgresEngine:
     """`Engine` on one database."""
 
@@ -72,9 +89,9 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
-            async with connection.transaction():
-                yield connection
+        opened = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
+        async with opened as connection, connection.transaction():
+            yield connection
 
     async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
         started = await asyncio.create_subprocess_exec(

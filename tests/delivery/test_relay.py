@@ -54,7 +54,8 @@ class Post:
         endpoint_id = None if handler else uuid4()
         if endpoint_id:
             self.sql.execute(
-                "INSERT INTO tidings.endpoint (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)"
+                "INSERT INTO tidings.endpoint"
+                " (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)"
                 " VALUES (%s, %s, 'http://127.0.0.1/', 'standard', 10, 1000, now(), now())",
                 [endpoint_id, owner_id],
             )
@@ -119,9 +120,12 @@ def unsealed(*_: object) -> bytes:
 async def running(relay: Relay) -> AsyncIterator[asyncio.Task[None]]:
     """Let the relay run meanwhile."""
     task = asyncio.ensure_future(relay.run())
-    yield task
-    relay.stop()
-    await asyncio.wait_for(task, 10)
+    try:
+        yield task
+    finally:
+        relay.stop()
+        await asyncio.wait([task], timeout=10)
+    task.result()
 
 
 async def eventually(predicate: Callable[[], object]) -> None:
@@ -168,9 +172,7 @@ async def test_subscriptions_are_read_once_until_they_change(post: Post) -> None
         ("40P01", TransactionConflict),
     ],
 )
-async def test_trouble_of_the_database_counts_against_no_row(
-    post: Post, sqlstate: str, error: type[Exception]
-) -> None:
+async def test_trouble_of_the_database_counts_against_no_row(post: Post, sqlstate: str, error: type[Exception]) -> None:
     post.subscribe("acme")
     event = post.record()
     post.refuse(sqlstate, "acme")
@@ -226,7 +228,9 @@ async def test_a_row_that_failed_waits_longer_each_time_and_is_left_alone_at_fiv
     for failures in range(1, 6):
         assert await post.relay.turn() == 1
         assert post.outbox() == {event: failures}
-        [wait] = post.sql.execute("SELECT extract(epoch FROM next_at - now())::float8 FROM tidings.outbox").fetchone() or ()
+        [wait] = (
+            post.sql.execute("SELECT extract(epoch FROM next_at - now())::float8 FROM tidings.outbox").fetchone() or ()
+        )
         waits.append(wait)
         post.sql.execute("UPDATE tidings.outbox SET next_at = now()")
     assert waits == pytest.approx([2, 4, 8, 16, 32], abs=1)

@@ -1,1 +1,1 @@
-"""Journeys: events from a recording to real receivers, by real processes that are really killed, on a real PostgreSQL."""
+"""Journeys: from a recording to a real receiver, by real processes that are really killed, on a real PostgreSQL."""

@@ -101,5 +101,3 @@ async def test_a_handler_that_only_other_processes_run_holds_up_nobody_and_gets_
         async with platform.working(handlers=[handler]):
             assert await platform.ended() == {"completed": 2}
     assert [each.id for each in ran.events] == [event]
-
-

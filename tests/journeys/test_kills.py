@@ -1,4 +1,4 @@
-"""Worker processes are killed, again and again, at the worst moments: nothing is lost, and what comes twice was in flight."""
+"""Workers are killed, again and again, at the worst moments: nothing is lost, and what comes twice was in flight."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_worker_killed_ten_times_while_the_receiver_holds_its_answers_lo
     for _ in range(KILLS):
         goal = len(receiver.count) + 90
         await eventually(lambda goal=goal: len(receiver.count) >= goal)
-        await eventually(lambda: are_done(platform, before))
+        await eventually(lambda before=before: are_done(platform, before))
         marksman.aim(process)
         await asyncio.wait_for(marksman.shot.wait(), 20)
         before = marksman.in_flight[-1]
@@ -120,7 +120,7 @@ async def test_a_worker_killed_ten_times_between_claim_and_send_loses_nothing(
         process = await platform.process()
         goal = len(receiver.count) + 90
         await eventually(lambda goal=goal: len(receiver.count) >= goal)
-        await eventually(lambda: are_done(platform, before))
+        await eventually(lambda before=before: are_done(platform, before))
         async with parcels_out_of_reach(platform):
             await eventually(stuck)  # each lane is full of claimed ones of which the receiver knows nothing
             process.freeze()

@@ -192,6 +192,7 @@ async def test_a_poisoned_event_blocks_nobody_is_shown_and_goes_out_once_it_is_r
 async def failed_more(platform: Platform, than: int) -> list[dict[str, Any]]:
     """Return the one row that failed, once it has failed more often."""
     return await platform.sql(
-        "SELECT failures, extract(epoch FROM next_at - now())::float8 AS wait_s FROM tidings.outbox WHERE failures > %s",
+        "SELECT failures, extract(epoch FROM next_at - now())::float8 AS wait_s"
+        " FROM tidings.outbox WHERE failures > %s",
         than,
     )

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -9,8 +8,9 @@ import pytest
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
-from delivery.adapters.postgres.database import migrate
+from delivery.adapters.postgres.database import _grant_record, migrate
 from delivery.errors import InvalidInput
+from migrations import runner
 
 Owner = psycopg.Connection[Any]
 RECORD = """SELECT tidings.record('acme', 'invoice.paid', 'inv_1', '{"a": 1}', 'key')"""
@@ -180,18 +180,20 @@ def test_granting_twice_is_granting_once(empty_dsn: str, owner: Owner, granted: 
     assert migrate(empty_dsn, grant_record=granted) == []
 
 
-def test_processes_that_grant_at_once_all_succeed(empty_dsn: str, owner: Owner, role: str):
-    migrate(empty_dsn)
-    script = (
-        "import sys; from delivery.adapters.postgres.database import migrate\n"
-        "for _ in range(20): migrate(sys.argv[1], grant_record=sys.argv[2])"
-    )
-    processes = [
-        subprocess.Popen([sys.executable, "-c", script, empty_dsn, role], stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    errors = [process.communicate(timeout=90)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], errors
+def until_it_waits(owner: Owner, waiting: Owner) -> None:
+    query = "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s"
+    while not owner.execute(query, (waiting.info.backend_pid,)).fetchone()[0]:
+        owner.execute("SELECT pg_sleep(0.01)")
+
+
+def test_the_second_of_two_that_grant_at_once_waits_and_succeeds(empty_dsn: str, owner: Owner, granted: str):
+    first, second = (psycopg.connect(empty_dsn, autocommit=True) for _ in range(2))
+    with first, second, ThreadPoolExecutor(1) as thread:
+        with runner.turn(first):
+            first.execute(sql.SQL("GRANT USAGE ON SCHEMA tidings TO {}").format(sql.Identifier(granted)))
+            waiting = thread.submit(_grant_record, second, granted)
+            until_it_waits(owner, second)
+        assert waiting.result(10) is None
 
 
 @pytest.mark.parametrize("nobody", ["", "public", "none", "PUBLIC", "no such role", 'x"; DROP SCHEMA tidings; --'])

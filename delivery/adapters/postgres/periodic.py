@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
 
@@ -69,7 +70,8 @@ class Ticker:
         """Let another process lead at once."""
         if self.leads:
             self.leads = False
-            await self._database.fetch(statement("resign"), {"name": _NAME, "holder": self._holder})
+            with suppress(TidingsError):  # the leadership lapses by itself
+                await self._database.fetch(statement("resign"), {"name": _NAME, "holder": self._holder})
 
     async def rows(self) -> Sequence[PeriodicRow]:
         """List the periodics with their record."""

@@ -42,6 +42,6 @@ def demo(home: Path | None) -> None:
     except TidingsError as error:
         raise click.ClickException(str(error)) from error
     if home is not None:
-        stage.note(f"Look around: TIDINGS_HOME={home.absolute()} tidings deliveries list")
+        stage.note(f"Look around: tidings deliveries list --home {home.absolute()}")
     if not kept:
         sys.exit(1)

@@ -133,8 +133,9 @@ def _broken(facts: Facts) -> Promise:
     served = _served(facts, "broken", "", ["500 500 500 500 204", "204"])
     kept = exhausted and facts.replayed == 1 and served.kept
     replayed = "replayed" if facts.replayed == 1 else f"{facts.replayed} replayed"
-    seen = f"{job.reason}, {replayed}" if job is not None else "not seen"
-    return Promise(says="broken gets it by replay, once repaired", kept=kept, seen=f"{seen}: {served.seen}")
+    answers = facts.placed[0].answers("broken") if facts.placed else ""
+    seen = f"{job.reason}, {replayed}: {answers}" if job is not None else "not seen"
+    return Promise(says="broken gets it by replay, once repaired", kept=kept, seen=seen)
 
 
 def _signed(facts: Facts) -> Promise:

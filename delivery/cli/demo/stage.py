@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
-import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -95,7 +94,9 @@ class Stage:
         with self._console.capture() as capture:
             self._console.print(table)
         for line in capture.get().splitlines():
-            click.echo(line.rstrip())
+            text = Text.from_ansi(line)
+            text.rstrip()
+            self._put(text)
 
     def _put(self, line: Text) -> None:
         self._console.print(line, soft_wrap=True)

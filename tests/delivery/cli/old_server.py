@@ -50,9 +50,7 @@ def _talk(connection: socket.socket, version: str, number: str) -> None:
 
 
 def _row(*columns: tuple[str, int, str]) -> bytes:
-    heads = b"".join(
-        name.encode() + b"\0" + struct.pack("!ihihih", 0, 0, kind, -1, -1, 0) for name, kind, _ in columns
-    )
+    heads = b"".join(name.encode() + b"\0" + struct.pack("!ihihih", 0, 0, kind, -1, -1, 0) for name, kind, _ in columns)
     cells = b"".join(struct.pack("!i", len(value)) + value.encode() for _, _, value in columns)
     count = struct.pack("!h", len(columns))
     return _message(b"T", count + heads) + _message(b"D", count + cells) + _message(b"C", b"SELECT 1\0")

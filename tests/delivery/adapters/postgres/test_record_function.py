@@ -144,6 +144,14 @@ def test_no_setting_of_the_callers_session_gets_in_the_way(db: Sql, setting: str
     assert record(db, **given) == record(db, **given)
 
 
+def test_a_session_that_reads_backslashes_its_own_way_hears_no_warning(db: Sql):
+    heard: list[str | None] = []
+    db.add_notice_handler(lambda notice: heard.append(notice.message_primary))
+    db.execute("SET standard_conforming_strings = off")
+    record(db, data='"\\u0041"')
+    assert heard == []
+
+
 def test_a_session_that_reads_backslashes_its_own_way_cannot_bring_in_nul(db: Sql):
     db.execute("SET standard_conforming_strings = off")
     assert state_of_refusal(db, data='"\\u0000"') == "TD003"
@@ -212,6 +220,13 @@ def test_it_rings_when_the_relay_that_was_awake_has_died(db: Sql, listener: Sql)
     assert rings(listener) == 1
 
 
+def test_it_rings_when_the_relay_has_died_during_the_transaction(dsn: str, db: Sql, listener: Sql):
+    with psycopg.connect(dsn) as application:
+        application.execute(RECORD)
+        db.execute("INSERT INTO tidings.doorbell VALUES ('relay', clock_timestamp())")
+    assert rings(listener) == 1
+
+
 def test_it_rings_when_the_relay_fell_asleep_during_the_transaction(dsn: str, db: Sql, listener: Sql):
     db.execute("INSERT INTO tidings.doorbell VALUES ('relay', now() + interval '1 minute')")
     with psycopg.connect(dsn) as application:
@@ -234,7 +249,12 @@ def test_an_id_tells_the_time_it_was_made(db: Sql):
 
 
 def test_ids_of_later_milliseconds_are_greater(db: Sql):
-    ids = [db.execute("SELECT tidings.new_id(), pg_sleep(0.001)").fetchone()[0] for _ in range(50)]
+    ids = [db.execute("SELECT tidings.new_id(), pg_sleep(0.002)").fetchone()[0] for _ in range(30)]
+    assert ids == sorted(ids)
+
+
+def test_ids_of_the_same_millisecond_are_in_order_too(db: Sql):
+    ids = [db.execute("SELECT tidings.new_id(), pg_sleep(0.00001)").fetchone()[0] for _ in range(200)]
     assert ids == sorted(ids)
 
 

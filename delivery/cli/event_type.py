@@ -19,12 +19,12 @@ TYPES: Listing[EventType] = Listing(
 )
 
 
-@click.group(cls=Noun)
-def event_types() -> None:
+@click.group("event-types", cls=Noun)
+def event_type() -> None:
     """Declare the types of events. They belong to the platform, not to an owner."""
 
 
-@event_types.command()
+@event_type.command()
 @connected
 @click.argument("type")
 @click.option(
@@ -52,7 +52,7 @@ def declare(session: Session, type: str, exposure: str, description: str, change
         write_fields((name, value or None) for name, value in document.items())
 
 
-@event_types.command("list")
+@event_type.command("list")
 @connected
 @listed
 def list_types(session: Session, form: Form) -> None:

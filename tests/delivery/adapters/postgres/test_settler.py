@@ -1,0 +1,143 @@
+"""The settler: results in batches, until they are written. Against a database that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from delivery.adapters.postgres.settler import BATCH, Result, Settler
+from delivery.attempts import Report
+from delivery.errors import InvalidInput, Unavailable
+
+
+class Answers:
+    """Keeps what is written, and answers with every id but those that are stale."""
+
+    def __init__(self, trouble: Callable[[dict[str, Any]], Exception | None] = lambda _: None) -> None:
+        self.trouble = trouble
+        self.writes: list[dict[str, Any]] = []
+        self.stale: set[int] = set()
+
+    async def fetch(self, _: bytes, parameters: dict[str, Any], *, quick: bool) -> list[dict[str, Any]]:
+        assert quick
+        await asyncio.sleep(0)
+        error = self.trouble(parameters)
+        if error is not None:
+            raise error
+        self.writes.append(parameters)
+        return [{"id": job_id} for job_id in parameters["ids"] if job_id not in self.stale]
+
+
+@asynccontextmanager
+async def settling(database: Any, settled: Callable[[Sequence[Any]], None] = lambda _: None) -> AsyncIterator[Settler]:
+    settler = Settler(database, settled)
+    task = asyncio.create_task(settler.run())
+    try:
+        yield settler
+        async with asyncio.timeout(5):
+            await settler.flushed()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def result(job_id: int, **more: Any) -> Result:
+    return Result(**{"id": job_id, "lease": 1, "state": "completed", "outcome": "completed"} | more)
+
+
+async def test_results_of_a_moment_are_written_together_in_the_order_of_their_jobs() -> None:
+    database = Answers()
+    async with settling(database) as settler:
+        for job_id in (3, 1, 2):
+            settler.add(result(job_id))
+    assert [write["ids"] for write in database.writes] == [[1, 2, 3]]
+
+
+async def test_more_than_a_batch_is_written_in_batches() -> None:
+    database = Answers()
+    told: list[int] = []
+    async with settling(database, lambda rows: told.extend(row["id"] for row in rows)) as settler:
+        for job_id in range(2 * BATCH + 50):
+            settler.add(result(job_id))
+    assert [len(write["ids"]) for write in database.writes] == [BATCH, BATCH, 50]
+    assert told == list(range(2 * BATCH + 50))
+    assert len(settler) == 0
+
+
+async def test_nothing_to_write_is_flushed_already() -> None:
+    async with settling(Answers()) as settler:
+        async with asyncio.timeout(1):
+            await settler.flushed()
+        assert settler.stale == 0
+
+
+async def test_results_that_came_too_late_are_counted() -> None:
+    database = Answers()
+    database.stale = {2}
+    async with settling(database) as settler:
+        for job_id in range(1, 4):
+            settler.add(result(job_id))
+    assert settler.stale == 1
+
+
+async def test_a_database_that_is_away_is_asked_again() -> None:
+    left = 2
+
+    def trouble(_: dict[str, Any]) -> Exception | None:
+        nonlocal left
+        left -= 1
+        return Unavailable("away") if left >= 0 else None
+
+    database = Answers(trouble)
+    async with settling(database) as settler:
+        settler.add(result(1))
+        settler.add(result(2))
+    assert [write["ids"] for write in database.writes] == [[1, 2]]
+
+
+async def test_a_result_that_cannot_be_kept_loses_its_report_and_the_others_nothing() -> None:
+    def trouble(parameters: dict[str, Any]) -> Exception | None:
+        return InvalidInput("no") if b"bad" in parameters["bodies"] else None
+
+    database = Answers(trouble)
+    async with settling(database) as settler:
+        settler.add(result(1, report=Report(body=b"good")))
+        settler.add(result(2, report=Report(body=b"bad", code="http_200"), memo={"a": 1}))
+        settler.add(result(3, report=Report(body=b"good")))
+    written = {job_id: write for write in database.writes for job_id in write["ids"]}
+    assert sorted(written) == [1, 2, 3]
+    assert [write["bodies"] for write in database.writes] == [[b"good"], [None], [b"good"]]
+    assert written[2]["codes"] == ["http_200"]
+    assert written[2]["details"] != [None]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("plain", "plain"),
+        ("a\x00b", "a\N{REPLACEMENT CHARACTER}b"),
+        ("a\ud800b", "a?b"),
+        ("🂡" * 5_000, "🂡" * 4_000),
+        (None, None),
+        ("", ""),
+    ],
+)
+async def test_texts_are_written_as_they_can_be_kept(text: str | None, kept: str | None) -> None:
+    database = Answers()
+    async with settling(database) as settler:
+        settler.add(result(1, reason=text, report=Report(code=text, rule=text, detail=text)))
+    [write] = database.writes
+    assert [write[column] for column in ("reasons", "codes", "rules", "details")] == [[kept]] * 4
+
+
+async def test_a_memo_is_written_as_json_and_an_empty_one_as_none() -> None:
+    database = Answers()
+    async with settling(database) as settler:
+        settler.add(result(1, memo={"a": [1]}))
+        settler.add(result(2, memo={}))
+        settler.add(result(3))
+    assert database.writes[0]["memos"] == ['{"a": [1]}', None, None]

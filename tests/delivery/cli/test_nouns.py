@@ -1,0 +1,353 @@
+"""Each command once: what it does, and what it prints for programs and for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from delivery.sealing import KeyEncryptionKey
+from signing import WebhookVerifier
+
+from .conftest import Cli, Receiver, eventually
+
+URL = "https://example.com/hook"
+
+
+def lines(text: str) -> dict[str, str]:
+    """Read names and values as they are printed for people."""
+    return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines() if re.match(r"\S+  +\S", line))
+
+
+# Keys and migrations -------------------------------------------------------------------------------------------------
+
+
+def test_a_key_is_made_that_can_be_used():
+    cli = Cli(environment={})
+    assert KeyEncryptionKey.parse(cli("keys", "generate", "--id", "2026")).id == "2026"
+    made = cli.json("keys", "generate")
+    assert KeyEncryptionKey.parse(made["key"]).id == made["id"]
+    assert cli("keys", "generate") != cli("keys", "generate")
+
+
+def test_a_key_needs_an_id_that_can_be_one(refused):
+    assert "letters" in refused(Cli(environment={}), "keys", "generate", "--id", "a b", code=1)
+
+
+def test_migrations_are_checked_then_applied_then_none_is_left(empty_dsn: str, tmp_path: Path):
+    cli = Cli(environment={"TIDINGS_DATABASE_URL": empty_dsn, "TIDINGS_HOME": str(tmp_path)})
+    checked = cli.run("migrate", "--check", "--json")
+    pending = json.loads(checked.stdout)["pending"]
+    assert checked.exit_code == 1
+    assert pending[0] == "0001_tidings"
+    assert checked.stderr == f"tidings: {len(pending)} migrations pending: run `tidings migrate`\n"
+    assert cli.run("migrate", "--check").stdout.splitlines()[0] == "pending  0001_tidings"
+    assert cli.json("migrate") == {"applied": pending}
+    assert cli.json("migrate", "--check") == {"pending": []}
+    assert cli("migrate") == "nothing is pending: the schema is that of this release\n"
+
+
+def test_a_role_is_let_record(cli: Cli, connection, refused):
+    role = f"app_{connection.info.dbname}"
+    assert role in refused(cli, "migrate", "--grant-record", role, code=1)
+    connection.execute(f"CREATE ROLE {role}")
+    try:
+        assert f"role {role!r} may record events" in cli("migrate", "--grant-record", role)
+        asked = (
+            "SELECT has_function_privilege(%s, 'tidings.record(text,text,text,json,text,timestamptz,text)', 'EXECUTE')"
+        )
+        assert connection.execute(asked, (role,)).fetchone() == (True,)
+    finally:
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_the_status_tells_of_database_switch_and_jobs(cli: Cli):
+    status = cli.json("status")
+    assert re.fullmatch(r"PostgreSQL \d+, database tidings_\w+ on .+", status["database"])
+    assert (status["allow_local"], status["poisoned_events"]) == (False, 0)
+    assert "webhook.deliver" in [each["kind"] for each in status["jobs"]]
+    assert lines(cli("status"))["allow-local"] == "off"
+
+
+# Event types ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_type_is_declared_and_changed_on_purpose(cli: Cli):
+    declared = {"type": "invoice.paid", "exposure": "webhook", "description": "Money came."}
+    args = ("event-types", "declare", "invoice.paid", "--exposure", "webhook", "--description", "Money came.")
+    assert cli.json(*args) == declared
+    assert cli.json(*args) == declared
+    assert cli.json("event-types", "list") == [declared]
+    assert cli.run("event-types", "declare", "invoice.paid").exit_code == 1
+    assert cli.json("event-types", "declare", "invoice.paid", "--change")["exposure"] == "internal"
+    assert cli("event-types", "list").splitlines()[1].split() == ["invoice.paid", "internal"]
+
+
+# Endpoints -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_is_added_with_all_there_is_to_say(cli: Cli):
+    added = cli.json(
+        *("endpoints", "add", URL, "--policy", "quick", "--description", "Ann's", "--limit", "3", "--timeout", "2s"),
+        *("--header", "Authorization: Bearer sesame", "--header", "X-Team: a: b"),
+        *("--override", "http_409=delivered", "--override", "timeout=permanent"),
+    )
+    assert added.pop("secret").startswith("whsec_")
+    shown = cli.json("endpoints", "show", added["id"])
+    assert {name: shown[name] for name in added} == added
+    assert added["headers"] == ["Authorization", "X-Team"]
+    assert added["overrides"] == {"http_409": "delivered", "timeout": "permanent"}
+    assert (added["policy"], added["limit"], added["timeout_s"], added["state"]) == ("quick", 3, 2.0, "enabled")
+    assert shown["deliveries"] == {"pending": 0, "running": 0, "retryable": 0, "discarded": 0}
+    assert shown["policy_steps"]["max_attempts"] == 8
+
+
+def test_the_secret_is_printed_once_with_what_to_do_next(cli: Cli):
+    printed = cli("endpoints", "add", URL)
+    told = lines(printed)
+    secret = told["secret"]
+    assert secret.startswith("whsec_")
+    assert f"tidings subscriptions add NAME --endpoint {told['endpoint']} PATTERN" in printed
+    for command in (["show", told["endpoint"]], ["list"], ["show", told["endpoint"], "--json"], ["list", "--json"]):
+        assert secret not in cli("endpoints", *command)
+
+
+def test_who_did_it_is_kept(cli: Cli, connection):
+    endpoint = cli.json("endpoints", "add", URL, "--by", "ann")["id"]
+    cli("endpoints", "disable", endpoint)
+    kept = connection.execute("SELECT made_by FROM tidings.change ORDER BY made_at").fetchall()
+    assert kept[0] == ("ann",)
+    assert kept[1][0] not in ("", "ann")
+
+
+def test_an_endpoint_is_changed_field_by_field(cli: Cli):
+    args = ("--header", "A: 1", "--override", "http_409=delivered", "--description", "old")
+    endpoint = cli.json("endpoints", "add", URL, *args)["id"]
+    changed = cli.json("endpoints", "update", endpoint, "--url", "https://example.com/other", "--limit", "2")
+    assert (changed["url"], changed["limit"]) == ("https://example.com/other", 2)
+    assert (changed["headers"], changed["description"]) == (["A"], "old")
+    assert cli.json("endpoints", "update", endpoint, "--header", "B: 2", "--header", "C: 3")["headers"] == ["B", "C"]
+    cleared = cli.json("endpoints", "update", endpoint, "--no-headers", "--no-overrides", "--description", "")
+    assert (cleared["headers"], cleared["overrides"], cleared["description"]) == ([], {}, "")
+
+
+def test_an_endpoint_is_disabled_with_a_reason_and_enabled_again(cli: Cli):
+    endpoint = cli.json("endpoints", "add", URL)["id"]
+    disabled = cli.json("endpoints", "disable", endpoint, "--reason", "too loud", "--by", "ann")
+    assert (disabled["state"], disabled["state_reason"], disabled["state_by"]) == ("disabled", "too loud", "ann")
+    assert lines(cli("endpoints", "show", endpoint))["state"] == "disabled (too loud, by ann)"
+    assert cli.json("endpoints", "enable", endpoint)["state"] == "enabled"
+    assert lines(cli("endpoints", "show", endpoint))["state"] == "enabled"
+
+
+def test_a_removed_endpoint_is_off_the_list_and_for_good(cli: Cli, refused):
+    endpoint = cli.json("endpoints", "add", URL)["id"]
+    assert cli.json("endpoints", "remove", endpoint)["state"] == "removed"
+    assert cli.json("endpoints", "list") == []
+    assert cli.json("endpoints", "show", endpoint)["state"] == "removed"
+    for command in ("enable", "test", "rotate-secret"):
+        assert "was removed" in refused(cli, "endpoints", command, endpoint, code=1)
+
+
+def test_endpoints_are_listed_page_by_page(cli: Cli):
+    ids = [cli.json("endpoints", "add", f"{URL}/{n}")["id"] for n in range(3)]
+    assert [each["id"] for each in cli.json("endpoints", "list")] == ids
+    assert [each["id"] for each in cli.json("endpoints", "list", "--limit", "2")] == ids[:2]
+    assert [each["id"] for each in cli.json("endpoints", "list", "--after", ids[1])] == ids[2:]
+    assert [json.loads(line)["id"] for line in cli("endpoints", "list", "--jsonl").splitlines()] == ids
+
+
+def test_a_rotated_secret_signs_beside_the_old_one(cli: Cli, receiver: Receiver):
+    added = cli.json("endpoints", "add", receiver.url)
+    rotated = cli.json("endpoints", "rotate-secret", added["id"], "--overlap", "1h")
+    assert (rotated["id"], rotated["overlap_s"]) == (added["id"], 3600.0)
+    cli("endpoints", "test", added["id"])
+    ((headers, body),) = receiver.received
+    for secret in (added["secret"], rotated["secret"]):
+        assert WebhookVerifier(secret).verify(body, headers)
+    assert "signs no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0")
+
+
+def test_an_endpoint_is_tested(cli: Cli, receiver: Receiver):
+    added = cli.json("endpoints", "add", receiver.url)
+    tested = cli.json("endpoints", "test", added["id"])
+    assert (tested["outcome"], tested["code"], tested["status"]) == ("delivered", "http_200", 200)
+    ((headers, body),) = receiver.received
+    assert headers["webhook-id"] == tested["event_id"]
+    assert json.loads(body)["type"] == "tidings.endpoint.test"
+    assert cli.json("events", "list") == []
+
+
+def test_a_test_that_fails_shows_the_answer_and_ends_in_1(cli: Cli, receiver: Receiver):
+    receiver.status, receiver.body = 500, b"\x1b[2Joops\nsecond line \xff"
+    endpoint = cli.json("endpoints", "add", receiver.url)["id"]
+    result = cli.run("endpoints", "test", endpoint)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("tidings: the test event was not delivered (http_500)")
+    assert "    \\x1b[2Joops\n    second line \\xff\n" in result.stdout
+    assert "\x1b" not in result.stdout
+    document = json.loads(cli.run("endpoints", "test", endpoint, "--json").stdout)
+    assert (document["outcome"], document["status"]) == ("retryable", 500)
+
+
+# Subscriptions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_is_added_listed_and_removed(cli: Cli):
+    cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
+    endpoint = cli.json("endpoints", "add", URL)["id"]
+    args = ("subscriptions", "add", "money", "invoice.*", "invoice.paid", "--endpoint", endpoint)
+    added = cli.json(*args)
+    assert (added["name"], added["patterns"]) == ("money", ["invoice.*", "invoice.paid"])
+    assert (added["endpoint_id"], added["handler"]) == (endpoint, None)
+    assert cli.json(*args)["id"] == added["id"]
+    assert cli.json("subscriptions", "list") == [added]
+    assert f"endpoint {endpoint}" in cli("subscriptions", "list")
+    assert cli.json("subscriptions", "remove", "money") == added
+    assert cli("subscriptions", "list").startswith("no subscriptions yet: `tidings subscriptions add")
+
+
+def test_a_subscription_to_types_of_the_future_is_asked_for(cli: Cli):
+    endpoint = cli.json("endpoints", "add", URL)["id"]
+    args = ("subscriptions", "add", "later", "order.*", "--endpoint", endpoint)
+    assert cli.run(*args).exit_code == 1
+    assert cli.json(*args, "--future")["patterns"] == ["order.*"]
+
+
+# Events --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def declared(cli: Cli) -> Cli:
+    cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
+    return cli
+
+
+@pytest.mark.parametrize("way", ["--data", "file", "stdin"])
+def test_data_is_kept_byte_for_byte(declared: Cli, connection, tmp_path: Path, way: str):
+    data = '{ "n": 1.10000000000000000001,\n "ü": "世界", "n": 2 }'
+    file = tmp_path / "data.json"
+    file.write_text(data, encoding="utf-8")
+    options = {"--data": ["--data", data], "file": ["--data-file", file], "stdin": ["--data-file", "-"]}[way]
+    declared("events", "record", "invoice.paid", *options, stdin=data.encode() if way == "stdin" else None)
+    assert connection.execute("SELECT data::text FROM tidings.event").fetchone() == (data,)
+    assert '"n": 1.10000000000000000001' in declared("events", "list", "--json")
+    assert '"ü": "世界"' in declared("events", "list", "--jsonl")
+
+
+def test_an_event_is_recorded_with_all_there_is_to_say(declared: Cli):
+    args = ("--data", "[1]", "--subject", "inv-7", "--key", "k", "--occurred-at", "2026-01-31T13:00:00+01:00")
+    first = declared.json("events", "record", "invoice.paid", *args)
+    assert declared.json("events", "record", "invoice.paid", *args) == first
+    shown = declared.json("events", "show", first["id"])
+    assert UUID(first["id"]).version == 7
+    assert shown == {
+        "id": first["id"],
+        "owner_id": "default",
+        "type": "invoice.paid",
+        "subject": "inv-7",
+        "occurred_at": "2026-01-31T12:00:00Z",
+        "data": [1],
+        "traceparent": None,
+        "state": "waiting",
+        "relay": {"failures": 0, "next_at": None, "error": None, "poisoned": False},
+        "deliveries": [],
+    }
+
+
+def test_events_are_listed_by_what_they_have_in_common(declared: Cli):
+    declared("event-types", "declare", "staff.hired")
+    first = declared.json("events", "record", "invoice.paid", "--data", "1", "--subject", "a")["id"]
+    second = declared.json("events", "record", "staff.hired", "--data", "2", "--subject", "b")["id"]
+
+    def listed(*args: str) -> list[str]:
+        return [each["id"] for each in declared.json("events", "list", *args)]
+
+    assert listed() == [second, first]
+    assert listed("--limit", "1") == [second]
+    assert listed("--before", second) == [first]
+    assert listed("--type", "invoice.paid") == [first]
+    assert listed("--subject", "b") == [second]
+    assert listed("--since", "1h") == [second, first]
+    assert listed("--until", "1h") == []
+    assert listed("--poisoned") == []
+
+
+def test_a_poisoned_event_is_told_and_requeued(declared: Cli, connection):
+    event = declared.json("events", "record", "invoice.paid", "--data", "1")["id"]
+    connection.execute("UPDATE tidings.outbox SET failures = 5, error = E'boom \\x1b[2J'")
+    assert declared.json("status")["poisoned_events"] == 1
+    assert [each["id"] for each in declared.json("events", "list", "--poisoned")] == [event]
+    told = lines(declared("events", "show", event))["state"]
+    assert told.startswith("given up by the relay after 5 failures (boom \\x1b[2J): `tidings events requeue")
+    assert declared.json("events", "requeue", event)["state"] == "waiting"
+    assert declared.json("status")["poisoned_events"] == 0
+
+
+def test_data_on_the_command_line_is_bytes_as_the_shell_gave_them(declared: Cli):
+    process = declared.start("events", "record", "invoice.paid", "--data", b'"\xff"'.decode("utf-8", "surrogateescape"))
+    _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert stderr.startswith("tidings: the data is not UTF-8 (byte 1)")
+
+
+# Jobs and periodics --------------------------------------------------------------------------------------------------
+
+
+def test_periodics_are_listed_and_run_by_hand(cli: Cli):
+    listed = cli.json("periodic", "list")
+    assert isinstance(listed, list)
+    cli("periodic", "list")
+    for each in listed:
+        assert {"name", "kind", "every_s", "last_tick", "next_tick", "last_job"} == set(each)
+    if listed:
+        started = cli.json("periodic", "run", listed[0]["name"])
+        assert cli.json("jobs", "show", started["job_id"], "--any-owner")["kind"] == listed[0]["kind"]
+
+
+@pytest.fixture
+def waiting(declared: Cli, receiver: Receiver) -> tuple[Cli, dict[str, Any]]:
+    """A delivery that waits, because its endpoint is disabled."""
+    endpoint = declared.json("endpoints", "add", receiver.url, "--policy", "demo")["id"]
+    declared("subscriptions", "add", "all", "invoice.*", "--endpoint", endpoint)
+    declared("endpoints", "disable", endpoint, "--reason", "later", "--by", "ann")
+    declared("events", "record", "invoice.paid", "--data", "1")
+    with declared.running("relay"):
+        (delivery,) = eventually(lambda: declared.json("deliveries", "list"))
+    return declared, delivery
+
+
+def test_a_job_is_listed_shown_cancelled_and_retried(waiting: tuple[Cli, dict[str, Any]]):
+    cli, delivery = waiting
+    (listed,) = cli.json("jobs", "list", "--kind", "webhook.deliver", "--state", "pending", "--since", "1h")
+    assert listed["id"] == delivery["id"]
+    assert listed["args"]["endpoint_id"] == delivery["endpoint_id"]
+    assert cli.json("jobs", "show", listed["id"]) == listed | {"attempts": []}
+    assert lines(cli("jobs", "show", listed["id"]))["state"] == "pending, parked"
+    overview = {each["kind"]: each["counts"] for each in cli.json("jobs", "overview")}
+    assert overview["webhook.deliver"] == {"pending": 1}
+    cancelled = cli.json("jobs", "cancel", listed["id"], "--by", "ann")
+    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "ann")
+    assert cli.json("jobs", "list", "--error", "ann")[0]["id"] == listed["id"]
+    assert cli.json("jobs", "retry", listed["id"])["state"] == "pending"
+
+
+def test_a_parked_delivery_tells_what_it_waits_for(waiting: tuple[Cli, dict[str, Any]], refused):
+    cli, delivery = waiting
+    assert (delivery["state"], delivery["parked"]) == ("pending", True)
+    assert cli("deliveries", "list").splitlines()[1].split()[1] == "parked"
+    told = cli("deliveries", "show", delivery["id"])
+    assert "parked: its endpoint is disabled (later, by ann)" in told
+    assert cli.json("endpoints", "show", delivery["endpoint_id"])["deliveries"]["pending"] == 1
+    assert "is disabled (later)" in refused(cli, "deliveries", "retry", delivery["id"], code=1)
+
+
+def test_a_delivery_is_cancelled_for_the_record(waiting: tuple[Cli, dict[str, Any]]):
+    cli, delivery = waiting
+    cancelled = cli.json("deliveries", "cancel", delivery["id"], "--by", "ann")
+    assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "ann")
+    assert "cancelled at" in cli("deliveries", "show", delivery["id"])
