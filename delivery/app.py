@@ -28,25 +28,29 @@ from delivery.adapters.postgres.recorder import PostgresRecorder
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
 from delivery.adapters.postgres.store import PostgresStore
 from delivery.adapters.postgres.switches import SETTINGS_CHANNEL, PostgresSwitches
+from delivery.adapters.postgres.upkeep import UpkeepSettings, upkeep
 from delivery.api.deliveries import DeliveryDesk
 from delivery.api.endpoints import Endpoints
 from delivery.api.events import Events
 from delivery.api.subscriptions import EventTypes, Subscriptions
-from delivery.compiler import deliver_kind
+from delivery.compiler import deliver_kind, endpoint_lane
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.events import Recorder
 from delivery.handlers import EventHandler
-from delivery.jobs import JobKind, Periodic, Runtime
+from delivery.jobs import JobKind, Runtime
 from delivery.relay import Relay, RelaySettings
 from delivery.sealing import KeyEncryptionKey, KeyRing
 from delivery.settings import Settings, read_settings
 from delivery.worker import DeliverWorker
 from signing import SigningSecret
+from subscriptions.errors import SubscriptionError
 from subscriptions.model import Endpoint
 from subscriptions.store import Store, StoredKey
 
 log = logging.getLogger("tidings")
 
+#: A lane that was switched off is held here until every process has heard of it.
+_UNTIL_HEARD = timedelta(seconds=5)
 OUTBOX_CHANNEL = "tidings_outbox"
 _WATCH_EVERY_S = 1.0
 _SWITCHES_EVERY_S = 10.0
@@ -138,11 +142,12 @@ class _Parts:
         )
         kinds: list[JobKind] = [deliver_kind(self.deliver, max_age=settings.max_age)]
         kinds += [handler_kinds.kind_of(handler, self.log) for handler in handlers]
-        periodics: list[Periodic] = []
+        keep = UpkeepSettings(retention=settings.retention, lease=settings.lease)
+        upkeep_kinds, periodics = upkeep(database, keep, kinds)
         self.runtime = PostgresRuntime(
-            database, kinds, periodics, _runtime_settings(settings), adopts=handler_kinds.adopted
+            database, [*kinds, *upkeep_kinds], periodics, _runtime_settings(settings), adopts=handler_kinds.adopted
         )
-        self.relay = Relay(self.outbox, self.runtime, self._store_on, RelaySettings(poll=settings.relay_poll))
+        self.relay = self._new_relay()
         self.endpoints = Endpoints(
             self.unit, seal=self._seal_key, gate=self._gate, jobs=self.runtime, attempt=self.deliver.attempt
         )
@@ -168,6 +173,9 @@ class _Parts:
         async with self.database.transaction() as tx:
             yield self._store_on(tx)
 
+    def _new_relay(self) -> Relay:
+        return Relay(self.outbox, self.runtime, self._store_on, RelaySettings(poll=self.settings.relay_poll))
+
     # Work -------------------------------------------------------------------------------------------------------
 
     async def work(self, *, relay: bool, worker: bool, started: Callable[[], None]) -> None:
@@ -182,6 +190,7 @@ class _Parts:
             loops = [tasks.create_task(self._watch_switches()), tasks.create_task(self._watch_embedded())]
             listener = Listener(self.database, (OUTBOX_CHANNEL, SETTINGS_CHANNEL), self._hear, self._caught_up)
             loops.append(tasks.create_task(listener.run()))
+            self.relay = self._new_relay()  # one that was stopped stays so
             relaying = tasks.create_task(self.relay.run()) if relay else None
             try:
                 if worker:
@@ -274,7 +283,9 @@ class _Parts:
 
     async def _disable(self, endpoint: Endpoint, code: str) -> None:
         reason = f"the receiver said so ({code})"
-        await self.endpoints.disable(endpoint.owner_id, endpoint.id, by=code, reason=reason, keep_standing=True)
+        with suppress(SubscriptionError):  # removed meanwhile: there is nothing to disable
+            await self.endpoints.disable(endpoint.owner_id, endpoint.id, by=code, reason=reason, keep_standing=True)
+        await self.runtime.pause_lane(endpoint_lane(endpoint.id), _UNTIL_HEARD)
 
     async def _pause(self, lane: str, pause: timedelta) -> None:
         await self.runtime.pause_lane(lane, pause)

@@ -17,6 +17,7 @@ class Report:
     head: bytes | None = None  #: response head as received; hostile
     body: bytes | None = None  #: first bytes of the response body, raw; hostile
     detail: str | None = None  #: one line for a person, or a handler's output
+    hung: bool = False  #: the other side let the try run into its timeout; not kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

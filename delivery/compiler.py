@@ -51,6 +51,7 @@ def deliver_kind(handler: Handler, *, limit: int = 10, max_age: timedelta = time
         max_attempts=max(policy.max_attempts for policy in POLICIES.values()),
         timeout=timedelta(seconds=60),
         limit=limit,
+        cautious=True,
         identity=("event_id", "endpoint_id"),
         max_age=max_age,
     )

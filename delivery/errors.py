@@ -16,6 +16,7 @@
     │   ├── SchemaPending       migrations have not been run
     │   └── SchemaTooNew        the database was migrated by a newer release
     ├── SealError               what is sealed at rest cannot be opened (`delivery.sealing`)
+    ├── Refused                 the database refused a statement as such: trying again as it is will not help
     └── Unavailable             the database did not answer, or answered that it cannot now
 
 Every message is one line that says what to do next and holds no secret.
@@ -72,6 +73,10 @@ class SchemaPending(ConfigurationError):
 
 class SchemaTooNew(ConfigurationError):
     """The schema was migrated by a release newer than this one."""
+
+
+class Refused(TidingsError):
+    """The database refused a statement as such; trying again as it is will not help."""
 
 
 class Unavailable(TidingsError):

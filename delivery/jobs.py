@@ -109,6 +109,9 @@ class JobKind:
     #: Kinds that not every process runs need a queue of their own: only a process that runs all kinds of a queue
     #: claims from it. Jobs of one lane are of one queue.
     queue: str = "default"
+    #: Jobs of this kind call strangers, one lane a stranger: a lane starts with few at once, one whose tries run into
+    #: their timeout (`Report.hung`) drops to one, and those that keep a worker waiting share half of its slots.
+    cautious: bool = False
     #: Names of two UUID arguments, the first time-ordered (UUIDv7), that identify a job of this kind for
     #: `unique_by_args` instead of all its arguments; an engine may keep such keys much more cheaply.
     identity: tuple[str, str] | None = None

@@ -32,6 +32,9 @@ MAX_HEAD_BYTES = 16_384
 #: A delivery that met its endpoint just as it was disabled looks again after this, if its lane is on.
 _DISABLED_AGAIN = timedelta(seconds=5)
 
+#: The endpoint kept us waiting until the deadline.
+_HUNG = {FaultCode.TIMEOUT, FaultCode.CONNECT_TIMEOUT}
+
 Answer = Reply | Fault | RetryableError | PermanentError
 
 
@@ -180,7 +183,7 @@ def _report(answer: Answer, verdict: Verdict) -> Report:
             body = answer.body or None
             return replace(report, status=answer.status, head=head[:MAX_HEAD_BYTES], body=body, detail=detail)
         case Fault():
-            return replace(report, detail=answer.detail or None)
+            return replace(report, detail=answer.detail or None, hung=answer.code in _HUNG)
         case _:
             return report
 

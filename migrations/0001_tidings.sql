@@ -127,6 +127,7 @@ CREATE TABLE tidings.lane (
   job_limit int NOT NULL DEFAULT 10 CHECK (job_limit > 0),
   paused_until timestamptz NOT NULL DEFAULT '-infinity',
   is_on boolean NOT NULL DEFAULT true,
+  is_cautious boolean NOT NULL DEFAULT false,  -- its jobs call a stranger, who may keep them waiting
   own_shard int  -- of a queue of its own; NULL = id % 64
 ) WITH (fillfactor = 80);
 CREATE INDEX lane_owner ON tidings.lane (owner_id);

@@ -144,7 +144,11 @@ def _set_debug(_ctx: click.Context, _param: click.Parameter, value: bool) -> Non
         _debug.set(True)
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Root,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 130 ended by Ctrl-C, 143 cut short by SIGTERM.",
+)
 @DSN
 @HOME
 @OWNER

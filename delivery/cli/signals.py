@@ -78,6 +78,7 @@ class Stop:
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         if self._number is not None:
             sys.stderr.flush()
+            os.write(2, b"aborted\n")
             os._exit(128 + number)
         self._number = number
         if self._running is not None:

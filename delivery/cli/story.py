@@ -55,7 +55,8 @@ def _waiting(job: JobRow, endpoint: Endpoint | None, now: datetime) -> str:
     when = f"{attempt} at {instant_shown(due)}, in {span(due - now)}"
     past = f"`tidings deliveries retry {job.id}` sends it now"
     if job.held_until is not None and job.held_until > now:
-        return f"{when}: until then its endpoint's lane is held, as the receiver asked; {past}"
+        why = ", as the receiver asked" if job.code in {"http_429", "http_503"} else ""
+        return f"{when}: until then its endpoint's lane is held{why}; {past}"
     return f"{when}; {past}"
 
 

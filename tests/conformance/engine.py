@@ -125,7 +125,7 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-async def ended(runtime: Runtime, job_id: JobId, within: float = 5.0) -> JobRow:
+async def ended(runtime: Runtime, job_id: JobId, within: float = 10.0) -> JobRow:
     """Wait until a job is final, by looking; returns it."""
 
     async def final() -> JobRow | None:
@@ -137,7 +137,7 @@ async def ended(runtime: Runtime, job_id: JobId, within: float = 5.0) -> JobRow:
     return row
 
 
-async def all_ended(runtime: Runtime, kind: str, within: float = 10.0) -> list[JobRow]:
+async def all_ended(runtime: Runtime, kind: str, within: float = 20.0) -> list[JobRow]:
     """Wait until no job of a kind is live; returns them, oldest first."""
 
     async def rows() -> list[JobRow] | None:

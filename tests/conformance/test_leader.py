@@ -41,7 +41,7 @@ async def test_when_the_leader_stops_another_leads_at_once(engine: Engine):
         [row] = await follower.periodic()
         return row.last_tick != before.last_tick
 
-    await eventually(ticked, within=5)
+    await eventually(ticked, within=10)
 
 
 async def test_a_leader_that_was_cut_off_neither_ticks_twice_nor_stops(engine: Engine):

@@ -14,7 +14,7 @@ from .kinds import Gate, Script, kind
 from .patience import eventually
 
 #: What a dead worker holds is free after this long, with room for a slow machine.
-SOON = BRISK.lease + BRISK.share_lease + 3.0
+SOON = BRISK.lease + BRISK.share_lease + 13.0
 
 
 @pytest.mark.needs("processes")

@@ -145,7 +145,7 @@ async def test_who_stops_hands_its_share_over_at_once(engine: Engine):
     await first.stop()
     second = await engine.running(kind(scripts[1]), pace=pace)
     await second.enqueue_many(jobs)
-    await eventually(lambda: len(scripts[1].jobs) == 30, within=3)
+    await eventually(lambda: len(scripts[1].jobs) == 30, within=15)
 
 
 async def test_who_stays_takes_over_what_the_other_leaves(engine: Engine):
@@ -161,7 +161,7 @@ async def test_who_stays_takes_over_what_the_other_leaves(engine: Engine):
     await first.stop()
     n = len(scripts[1].jobs)
     await second.enqueue_many(jobs)
-    await eventually(lambda: len(scripts[1].jobs) >= n + 30, within=3)
+    await eventually(lambda: len(scripts[1].jobs) >= n + 30, within=15)
 
 
 @pytest.mark.needs("processes")

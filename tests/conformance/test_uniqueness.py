@@ -132,6 +132,21 @@ async def test_an_identity_is_what_counts_where_a_kind_declares_one(engine: Engi
     assert len({first, *ids}) == 4
 
 
+async def test_jobs_are_found_by_the_first_part_of_their_identity(engine: Engine):
+    runtime = await engine.runtime(PAIRED, kind(name="other", identity=("event", "endpoint")), kind())
+    ids = [
+        await runtime.enqueue(name, {"event": str(EVENT), "endpoint": str(endpoint)}, UNIQUE)
+        for name, endpoint in (("paired", ENDPOINT), ("other", ENDPOINT), ("paired", OTHER_ENDPOINT))
+    ]
+    await runtime.enqueue("paired", {"event": str(OTHER_EVENT), "endpoint": str(ENDPOINT)}, UNIQUE)
+    await runtime.enqueue("work", {"event": str(EVENT)}, UNIQUE)
+    rows = await runtime.by_identity(EVENT)
+    assert [row.id for row in rows] == ids
+    assert list(await runtime.by_identity(UUID(int=7))) == []
+    await runtime.cancel(ids[0], by="ann")
+    assert next(row.state for row in await runtime.by_identity(EVENT)) is JobState.CANCELLED
+
+
 async def test_an_identity_is_of_its_kind(engine: Engine):
     runtime = await engine.runtime(PAIRED, kind(name="other", identity=("event", "endpoint")))
     pair = {"event": str(EVENT), "endpoint": str(ENDPOINT)}

@@ -23,7 +23,7 @@ async def test_two_jobs_close_together_on_an_idle_queue_both_start_at_once(engin
     ids = [await producer.enqueue("work", {})]
     await asyncio.sleep(0.005)  # the case is about two that come this close
     ids.append(await producer.enqueue("work", {}))
-    await eventually(lambda: script.ids[1:] == ids, within=1.0)
+    await eventually(lambda: script.ids[1:] == ids, within=10)
 
 
 async def test_a_new_lane_is_told_of_like_an_old_one(engine: Engine):
@@ -32,7 +32,7 @@ async def test_a_new_lane_is_told_of_like_an_old_one(engine: Engine):
     await ended(runtime, await runtime.enqueue("work", {}))
     for n in range(3):
         await runtime.enqueue("work", {}, EnqueueOptions(lane=f"new {n}"))
-        await eventually(lambda n=n: len(script.jobs) == n + 2, within=1.0)
+        await eventually(lambda n=n: len(script.jobs) == n + 2, within=10)
 
 
 async def test_a_job_for_later_on_a_new_lane_starts_in_time(engine: Engine):
@@ -42,7 +42,7 @@ async def test_a_job_for_later_on_a_new_lane_starts_in_time(engine: Engine):
     for lane in ("new", "work"):
         due = datetime.now(UTC) + seconds(0.5)
         job_id = await runtime.enqueue("work", {}, EnqueueOptions(lane=lane, run_at=due))
-        await ended(runtime, job_id, within=3)
+        await ended(runtime, job_id, within=15)
         [attempt] = await runtime.attempts(job_id)
         assert due <= attempt.started_at < due + seconds(1.5)
 
@@ -63,7 +63,7 @@ async def test_a_job_that_nobody_heard_of_is_found_by_looking(engine: Engine):
     await ended(runtime, await runtime.enqueue("work", {}))
     await engine.sever(ears_only=True)
     job_id = await runtime.enqueue("work", {})
-    await ended(runtime, job_id, within=3)
+    await ended(runtime, job_id, within=15)
 
 
 @pytest.mark.needs("severing")
@@ -73,8 +73,8 @@ async def test_who_was_deaf_looks_once_and_hears_again(engine: Engine):
     await ended(runtime, await runtime.enqueue("work", {}))
     for _ in range(3):
         await engine.sever(ears_only=True)
-        await ended(runtime, await runtime.enqueue("work", {}), within=5)
-        await ended(runtime, await runtime.enqueue("work", {}), within=5)
+        await ended(runtime, await runtime.enqueue("work", {}), within=10)
+        await ended(runtime, await runtime.enqueue("work", {}), within=10)
 
 
 @pytest.mark.needs("severing")
@@ -123,5 +123,5 @@ async def test_a_job_that_was_committed_late_is_not_passed_over(engine: Engine):
         for _ in range(12):
             await ended(runtime, await runtime.enqueue("work", {}))
             await asyncio.sleep(0.15)  # how late it is, is what the case is about
-    await ended(runtime, late, within=3)
+    await ended(runtime, late, within=15)
     assert script.ids[-1] == late

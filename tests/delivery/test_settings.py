@@ -207,19 +207,19 @@ def user() -> int | None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as root")
 def test_the_state_of_root_lies_in_var_lib():
-    assert home_of(None, HOME="/root", XDG_DATA_HOME="/elsewhere") == "/var/lib/tidings"
+    assert home_of(None, HOME="/somewhere/root", XDG_DATA_HOME="/elsewhere") == "/var/lib/tidings"
 
 
 def test_the_state_of_a_user_lies_in_the_data_folder(user: int | None):
-    assert home_of(user, HOME="/home/ann") == "/home/ann/.local/share/tidings"
+    assert home_of(user, HOME="/somewhere/ann") == "/somewhere/ann/.local/share/tidings"
 
 
 def test_a_data_folder_of_the_users_choice_is_taken(user: int | None):
-    assert home_of(user, HOME="/home/ann", XDG_DATA_HOME="/data") == "/data/tidings"
+    assert home_of(user, HOME="/somewhere/ann", XDG_DATA_HOME="/data") == "/data/tidings"
 
 
 def test_a_data_folder_that_is_not_absolute_is_passed_over(user: int | None):
-    assert home_of(user, HOME="/home/ann", XDG_DATA_HOME="data") == "/home/ann/.local/share/tidings"
+    assert home_of(user, HOME="/somewhere/ann", XDG_DATA_HOME="data") == "/somewhere/ann/.local/share/tidings"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become an account that has no home")

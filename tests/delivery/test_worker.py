@@ -172,7 +172,9 @@ async def test_a_failure_is_tried_again_by_the_endpoint_s_policy(bench: Bench) -
     with pytest.raises(Retry) as caught:
         await bench(Fault(code=FaultCode.TIMEOUT, detail="no answer"), spent=1)
     assert caught.value.delay == timedelta(seconds=0.5)
-    assert caught.value.report == Report(outcome="retryable", code="timeout", rule="timeout", detail="no answer")
+    assert caught.value.report == Report(
+        outcome="retryable", code="timeout", rule="timeout", detail="no answer", hung=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=PATIENCE_S * 2,
+            timeout=PATIENCE_S * 3,
             check=False,
         )
         assert done.returncode == 0, f"exit code {done.returncode} of\n{code}\n{done.stdout}"

@@ -19,8 +19,8 @@ HEAD = """\
 
 What `--help` of each command says; written by `make reference`.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted by Ctrl-C. Results go to standard output; errors, one line
-each, and logs to standard error. `--json` and `--jsonl` are for programs.
+Results go to standard output; errors, one line each, and logs to standard error. `--json` and `--jsonl` are for
+programs.
 """
 
 

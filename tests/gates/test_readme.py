@@ -188,7 +188,8 @@ def judged(status: int, **headers: str) -> Verdict:
 def statuses(answer: str) -> list[int]:
     """List the statuses that a cell names, as 408, as a range with a dash (U+2013), or as 3xx."""
     found = [(int(low), int(high or low)) for low, high in re.findall(r"\b(\d{3})(?:\u2013(\d{3}))?\b", answer)]
-    found += [(int(digit) * 100, int(digit) * 100 + 99) for digit in re.findall(r"(?<!most )(?<!other )\b([2-5])xx", answer)]
+    hundreds = [int(digit) * 100 for digit in re.findall(r"(?<!most )(?<!other )\b([2-5])xx", answer)]
+    found += [(low, low + 99) for low in hundreds]
     return [status for low, high in found for status in range(low, high + 1)]
 
 

@@ -31,9 +31,9 @@ OWNER, TYPE = "acme", "order.paid"
 
 _IN_FLIGHT = """
 SELECT args->>'event_id' AS event_id, args->>'endpoint_id' AS endpoint_id
-FROM tidings.job WHERE state = 'running' AND lease_until > now()
+FROM ours.job WHERE state = 'running' AND lease_until > now()
 """
-_LEFT = "SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM tidings.job) AS n"
+_LEFT = "SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM ours.job) AS n"
 _RECORD = "SELECT tidings.record(%s, %s, NULL, json_build_object('n', n)) AS id FROM generate_series(1, %s) AS n"
 
 
@@ -131,7 +131,7 @@ class Platform:
             return await self.number(_LEFT) == 0
 
         await eventually(nothing_left, within)
-        rows = await self.sql("SELECT state, count(*) AS n FROM tidings.job_done GROUP BY state")
+        rows = await self.sql("SELECT state, count(*) AS n FROM ours.job_done GROUP BY state")
         return {row["state"]: row["n"] for row in rows}
 
     async def relayed(self, within: float = 20.0) -> None:

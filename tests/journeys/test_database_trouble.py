@@ -21,6 +21,7 @@ from delivery import Unavailable, open_app
 from delivery.adapters.embedded import EmbeddedPostgres
 from subscriptions.model import Exposure
 
+from .conftest import OURS
 from .patience import eventually
 from .platform import BRISK, OWNER, TYPE, Platform, new_keys, platform_on, settings_of
 from .receivers import OK, Held, Receiver, Request
@@ -106,6 +107,7 @@ async def cluster() -> AsyncIterator[tuple[EmbeddedPostgres, Path, str]]:
     dsn = await asyncio.to_thread(postgres.start)
     with psycopg.connect(dsn, autocommit=True) as connection:
         migrations.apply(connection)
+        connection.execute(OURS)
     yield postgres, home, dsn
     await asyncio.to_thread(postgres.stop)
     shutil.rmtree(home, ignore_errors=True)
@@ -115,7 +117,7 @@ async def settled(dsn: str) -> bool:
     """Say whether nothing is left to relay or deliver; the connection of before is gone."""
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
         cursor = await connection.execute(
-            "SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM tidings.job)"
+            "SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM ours.job)"
         )
         return await cursor.fetchone() == (0,)
 
@@ -147,9 +149,9 @@ async def restart_and_check(
         check(application, receiver, ("/a", "/b"))
         assert application.cut_off >= 2
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
-            states = await connection.execute("SELECT DISTINCT state FROM tidings.job_done")
+            states = await connection.execute("SELECT DISTINCT state FROM ours.job_done")
             assert await states.fetchall() == [("completed",)]
-            lost = await connection.execute("SELECT count(*) FROM tidings.attempt WHERE outcome = 'lost'")
+            lost = await connection.execute("SELECT count(*) FROM ours.attempt WHERE outcome = 'lost'")
             [count] = await lost.fetchone() or (0,)
     return {"requests": len(receiver.requests), "duplicates": receiver.duplicates, "lost attempts": count}
 
@@ -235,6 +237,6 @@ async def test_cutting_every_connection_again_and_again_loses_and_doubles_nothin
     done = await platform.ended()
     assert done.keys() == {"completed"}
     check(application, receiver, ("/a", "/b"))
-    lost = await platform.number("SELECT count(*) FROM tidings.attempt WHERE outcome = 'lost'")
+    lost = await platform.number("SELECT count(*) FROM ours.attempt WHERE outcome = 'lost'")
     print(f"cut: duplicates {receiver.duplicates}, lost attempts {lost}, events {len(application.committed)}")
     assert receiver.duplicates <= lost

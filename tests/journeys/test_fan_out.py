@@ -72,13 +72,13 @@ async def test_a_relay_killed_within_a_big_fan_out_is_followed_by_one_that_goes_
         await eventually(waits)
         [row] = await platform.sql("SELECT after_target FROM tidings.outbox")
         assert row["after_target"] is not None
-        assert await platform.number("SELECT count(*) FROM tidings.job") == 4 * CHUNK
+        assert await platform.number("SELECT count(*) FROM ours.job") == 4 * CHUNK
         await process.kill()
     second = await platform.process(str(CHUNK))
     await platform.relayed()
     second.terminate()
     await second.says("stopped")
-    assert await platform.number("SELECT count(*) FROM tidings.job") == ENDPOINTS
+    assert await platform.number("SELECT count(*) FROM ours.job") == ENDPOINTS
     assert await platform.number("SELECT count(*) FROM public.fanned") == ENDPOINTS, "a chunk that stood was made anew"
 
     await platform.process("worker")

@@ -10,7 +10,7 @@ from .patience import eventually
 from .platform import Platform
 from .receivers import Held, Receiver
 
-COMPLETED = "SELECT count(*) FROM tidings.job_done WHERE state = 'completed'"
+COMPLETED = "SELECT count(*) FROM ours.job_done WHERE state = 'completed'"
 
 
 async def dead_endpoints(platform: Platform, receiver: Receiver, number: int, each: int) -> Held:
@@ -30,7 +30,7 @@ async def test_one_that_hangs_on_2000_due_deliveries_does_not_hold_up_a_healthy_
     silence = await dead_endpoints(platform, receiver, 1, 2000)
     await platform.endpoint("/healthy")
     async with platform.working(grace="0.1s"):
-        await eventually(lambda: silence.waiting == 10)
+        await eventually(lambda: silence.waiting == 2)  # a lane that has proven nothing yet
         await platform.relayed()
         await platform.record(300)
 
@@ -39,8 +39,8 @@ async def test_one_that_hangs_on_2000_due_deliveries_does_not_hold_up_a_healthy_
 
         await eventually(healthy_done, 5)
         assert len(receiver.got("/healthy")) == 300
-        assert silence.waiting == 10
-        assert len(receiver.got("/dead/0")) == 10
+        assert silence.waiting == 2
+        assert len(receiver.got("/dead/0")) == 2
     assert receiver.duplicates == 0
 
 
@@ -48,7 +48,7 @@ async def test_many_that_hang_do_not_take_every_slot_from_a_healthy_one(platform
     silence = await dead_endpoints(platform, receiver, 30, 20)
     await platform.endpoint("/healthy")
     async with platform.working(grace="0.1s"):
-        await eventually(lambda: silence.waiting >= 100)
+        await eventually(lambda: silence.waiting == 60)
         await platform.relayed()
         await platform.record(50)
 

@@ -151,7 +151,7 @@ async def test_four_relays_at_once_never_fan_out_twice(platform: Platform) -> No
         events += await platform.record(100)
     await platform.relayed()
     assert await platform.number("SELECT count(*) FROM public.fanned") == 3 * len(events), "fanned out twice"
-    assert await platform.number("SELECT count(*) FROM tidings.job") == 3 * len(events)
+    assert await platform.number("SELECT count(*) FROM ours.job") == 3 * len(events)
 
 
 async def test_a_poisoned_event_blocks_nobody_is_shown_and_goes_out_once_it_is_repaired(

@@ -95,11 +95,11 @@ async def test_a_worker_with_another_sealing_key_sends_nothing_spends_nothing_an
     wrong = await platform.process(keys=new_keys())
 
     async def tried_twice() -> bool:
-        query = "SELECT count(*) FROM tidings.attempt WHERE outcome = 'ours' AND code = 'unreadable_key'"
+        query = "SELECT count(*) FROM ours.attempt WHERE outcome = 'ours' AND code = 'unreadable_key'"
         return await platform.number(query) >= 4
 
     await eventually(tried_twice)
-    rows = await platform.sql("SELECT DISTINCT spent FROM tidings.job")
+    rows = await platform.sql("SELECT DISTINCT spent FROM ours.job")
     assert rows == [{"spent": 0}]
     assert receiver.requests == []
     wrong.terminate()

@@ -16,6 +16,7 @@ from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.jobs import JOBS_CHANNEL
 from delivery.adapters.postgres.lanes import Ask, Lane, LaneBook
+from delivery.adapters.postgres.leases import Leases
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler
 from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
@@ -29,6 +30,8 @@ log = logging.getLogger("tidings.worker")
 LANES_CHANNEL, CANCEL_CHANNEL = "tidings_lanes", "tidings_cancel"
 #: Jobs a claim takes at most.
 CLAIM_BATCH = 200
+#: A try that takes longer than this drags, in seconds.
+QUICK_S = 1.0
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
 _PARKED_S = 3600.0
@@ -56,6 +59,7 @@ class Crew:
         self._database, self._kinds, self._settings = database, kinds, settings
         self.book = LaneBook()
         self.flights: dict[int, tries.Flight] = {}
+        self._leases = Leases(database, settings.lease, self.flights)
         self.settler = Settler(database, self._settled)
         queues = sorted({kind.queue for kind in kinds.values()} - {DEFAULT_QUEUE})
         self.shards = Shards(database, settings.shard_lease, queues, self._gained, self._shards_lost)
@@ -77,7 +81,8 @@ class Crew:
             tasks.create_task(self._listener.run())
             tasks.create_task(self.settler.run())
             tasks.create_task(self._repeat("own shards", self.shards.beat, self._settings.shard_lease / 4))
-            tasks.create_task(self._repeat("renew leases", self._renew, self._settings.lease / 4))
+            tasks.create_task(self._repeat("renew leases", self._leases.renew, self._settings.lease / 4))
+            tasks.create_task(self._repeat("watch what drags", self._watch_drags, timedelta(seconds=QUICK_S / 2)))
             tasks.create_task(self._sweep_forever())
             tasks.create_task(self._claim_forever())
 
@@ -126,7 +131,7 @@ class Crew:
             flight = self.flights.get(int(payload))
             if flight is not None:
                 flight.cancelled_by = flight.cancelled_by or "cancelled"
-                await self._guard("renew leases", self._renew)
+                await self._guard("renew leases", self._leases.renew)
         self._wake.set()
 
     def _rung(self, payload: str) -> None:
@@ -185,7 +190,15 @@ class Crew:
                 self._elsewhere[row["id"]] = row["shard"]
                 continue
             known = row["id"] in self.book
-            lane = Lane(row["id"], row["owner_id"], row["job_limit"], row["shard"], row["is_on"], now + row["paused_s"])
+            lane = Lane(
+                row["id"],
+                row["owner_id"],
+                row["job_limit"],
+                row["shard"],
+                on=row["is_on"],
+                paused_until=now + row["paused_s"],
+                cautious=row["is_cautious"],
+            )
             self.book.learn(lane)
             if not known:
                 for flight in self.flights.values():
@@ -251,7 +264,7 @@ class Crew:
         free = min(self._settings.slots - len(self.flights), CLAIM_BATCH)
         if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
             return False
-        asks = self.book.ask(self._now(), free)
+        asks = self.book.ask(self._now(), free, drag=max(self._settings.slots // 2, 1))
         if not asks:
             return False
         async with self._claiming:
@@ -282,7 +295,7 @@ class Crew:
         by_slot: dict[int, list[DictRow]] = {}
         for row in rows:
             by_slot.setdefault(row["lane"], []).append(row)
-            self._start(tries.Flight(row, lease, good_until))
+            self._start(tries.Flight(row, lease, good_until, self._now()))
         for ask in asks:
             mine = by_slot.get(ask.slot, [])
             self.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
@@ -313,45 +326,22 @@ class Crew:
             result: Result | None = Result(id=flight.row["id"], lease=flight.lease, state="pending")
         else:
             result = task.result()
+            hung = result is not None and result.report.hung
+            self.book.judge(flight.lane_id, quick=not hung and self._is_quick(flight), hung=hung)
         if result is not None and not flight.lapsed:
             self.settler.add(result)
         self._wake.set()
         if not self.flights:
             self._idle.set()
 
-    async def _renew(self) -> None:
-        """Lengthen the leases of what runs; stop what has lost its own, and what is to be cancelled."""
-        called = boot_time()
-        lease_s = self._settings.lease.total_seconds()
-        flights = [f for f in self.flights.values() if f.cancelled_by or f.good_until - called < lease_s * 0.8]
-        if not flights:
-            return
-        flights.sort(key=lambda flight: flight.row["id"])
-        parameters = {
-            "ids": [f.row["id"] for f in flights],
-            "leases": [f.lease for f in flights],
-            "lease_for": self._settings.lease,
-        }
-        try:
-            rows = await self._database.fetch(statement("renew_leases"), parameters, quick=True)
-        except TidingsError:
-            self._drop(flight for flight in flights if not flight.holds_lease())
-            raise
-        held = {row["id"]: row["cancelled_by"] for row in rows}
-        self._drop(flight for flight in flights if flight.row["id"] not in held)
-        for flight in flights:
-            if flight.row["id"] in held:
-                flight.good_until = called + lease_s
-                flight.cancelled_by = held[flight.row["id"]]
-                if flight.cancelled_by is not None:
-                    flight.cancel()
+    async def _watch_drags(self) -> None:
+        """Tell the book of lanes that keep us waiting while they still do."""
+        for flight in self.flights.values():
+            if not self._is_quick(flight):
+                self.book.judge(flight.lane_id, quick=False, hung=False)
 
-    @staticmethod
-    def _drop(flights: Iterable[tries.Flight]) -> None:
-        """Stop handlers whose jobs others may run by now; their results count for nothing."""
-        for flight in flights:
-            flight.lapsed = True
-            flight.cancel()
+    def _is_quick(self, flight: tries.Flight) -> bool:
+        return self._now() - flight.started_at < QUICK_S
 
     def _settled(self, rows: Sequence[DictRow]) -> None:
         now = self._now()

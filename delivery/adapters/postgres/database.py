@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import DictRow, class_row, dict_row
-from psycopg_pool import AsyncConnectionPool
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 import migrations
 from delivery.adapters.postgres.faults import mapped
@@ -114,17 +114,29 @@ class Database:
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Conn]:
         """Open a transaction: commits on leaving, rolls back on an exception."""
-        with mapped():
-            async with self.durable.connection() as connection, connection.transaction():
-                yield connection
+        async with _borrowed(self.durable) as connection, connection.transaction():
+            yield connection
 
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[DictRow]:
         """Run one statement by itself and return its rows."""
-        pool = self.quick if quick else self.durable
-        with mapped():
+        async with _borrowed(self.quick if quick else self.durable) as connection:
+            cursor = await connection.execute(query, parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+
+@asynccontextmanager
+async def _borrowed(pool: AsyncConnectionPool[Conn]) -> AsyncIterator[Conn]:
+    """Lend a connection. When one turns out to be cut, the others are looked at: most likely they are cut too."""
+    with mapped():
+        connection = None
+        try:
             async with pool.connection() as connection:
-                cursor = await connection.execute(query, parameters)
-                return await cursor.fetchall() if cursor.description else []
+                yield connection
+        except psycopg.OperationalError:
+            if connection is not None and connection.broken:
+                with suppress(psycopg.Error, PoolTimeout):
+                    await pool.check()
+            raise
 
 
 def _pool(dsn: str, size: int, options: str) -> AsyncConnectionPool[Conn]:

@@ -16,6 +16,7 @@ from delivery.errors import (
     InvalidEvent,
     InvalidInput,
     PayloadTooLarge,
+    Refused,
     SchemaPending,
     TidingsError,
     TransactionConflict,
@@ -55,7 +56,7 @@ def translate(error: Exception, refused: type[InvalidInput] = InvalidInput) -> T
     for classes, make in _TABLE:
         if isinstance(error, classes):
             return make(error)
-    return Unavailable(f"the database answered: {_primary(error)}")
+    return Refused(f"the database answered: {_primary(error)}")
 
 
 def _primary(error: Exception) -> str:

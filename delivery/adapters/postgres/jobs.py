@@ -35,8 +35,8 @@ class Lanes:
         self._database = database
         self._ids: dict[str, int] = {}
 
-    async def ids(self, wanted: Mapping[str, tuple[str | None, int, str]]) -> dict[str, int]:
-        """Return the ids of lanes given as key -> (owner, limit, queue), making those that are missing.
+    async def ids(self, wanted: Mapping[str, tuple[str | None, JobKind]]) -> dict[str, int]:
+        """Return the ids of lanes given as key -> (owner, kind), making those that are missing.
 
         Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there.
         """
@@ -45,11 +45,17 @@ class Lanes:
             await self._read(missing)
             missing = [key for key in missing if key not in self._ids]
         if missing:
-            owners, limits, queues = (list(column) for column in zip(*(wanted[key] for key in missing), strict=True))
+            kinds = [wanted[key][1] for key in missing]
+            queues = [kind.queue for kind in kinds]
             await self._database.fetch(statement("ensure_queues"), {"queues": queues})
-            await self._database.fetch(
-                statement("ensure_lanes"), {"keys": missing, "owners": owners, "limits": limits, "queues": queues}
-            )
+            parameters = {
+                "keys": missing,
+                "owners": [wanted[key][0] for key in missing],
+                "limits": [kind.limit for kind in kinds],
+                "cautious": [kind.cautious for kind in kinds],
+                "queues": queues,
+            }
+            await self._database.fetch(statement("ensure_lanes"), parameters)
             await self._read(missing)
         return {key: self._ids[key] for key in wanted}
 
@@ -105,12 +111,12 @@ class PostgresJobs:
             return await _enqueue(tx, placed)
 
     async def _place(self, jobs: Sequence[NewJob]) -> list[_Placed]:
-        lanes: dict[str, tuple[str | None, int, str]] = {}
+        lanes: dict[str, tuple[str | None, JobKind]] = {}
         for job in jobs:
             kind = self._find(job.kind)
             if job.options.priority not in _PRIORITIES:
                 raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
-            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind.limit, kind.queue))
+            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind))
         ids = await self._lanes.ids(lanes)
         return [
             _Placed(

@@ -18,6 +18,8 @@ from datetime import UTC, datetime, timedelta
 FLOOR = datetime(1, 1, 1, tzinfo=UTC)
 #: A claim looks this far below the last row that it took, for what committed late.
 FLOOR_SLACK = timedelta(seconds=1)
+#: What a cautious lane may have in flight at first; each quick try doubles it, a hung one makes it 1.
+START_WINDOW = 2
 #: Of a lane's eight classes, the one for a person's retry, which a pause does not hold.
 FORCED = 0
 
@@ -32,15 +34,29 @@ class Lane:
     shard: int
     on: bool = True
     paused_until: float = 0.0
+    cautious: bool = False
     in_flight: int = 0
+    window: int = START_WINDOW  #: of a cautious lane: how many at once it has earned
+    proven: bool = False  #: its last try was quick, and none is dragging on
     #: class -> look no lower than this; a class is here while it may have due work
     ready: dict[int, datetime] = field(default_factory=dict)
     floors: dict[int, datetime] = field(default_factory=dict)
     wakes: int = 0  #: raised by each wake-up, so that an answer older than the wake-up does not undo it
 
+    @property
+    def room(self) -> int:
+        """Return how many more may start."""
+        most = min(self.limit, self.window) if self.cautious else self.limit
+        return max(most - self.in_flight, 0)
+
+    @property
+    def drags(self) -> bool:
+        """Say whether the lane may keep a worker waiting: then it shares half of the slots with others like it."""
+        return self.cautious and not self.proven
+
     def runnable(self, now: float) -> int | None:
         """Return the class that is next, or None where nothing may start."""
-        if not self.ready or not self.on or self.in_flight >= self.limit:
+        if not self.ready or not self.on or not self.room:
             return None
         first = min(self.ready)
         return first if first == FORCED or self.paused_until <= now else None
@@ -79,7 +95,7 @@ class LaneBook:
         if known is None:
             self._lanes[lane.id] = lane
             return
-        known.limit, known.on, known.owner_id = lane.limit, lane.on, lane.owner_id
+        known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
         known.paused_until = lane.paused_until
         self._queue(known)
         if known.ready:
@@ -128,6 +144,18 @@ class LaneBook:
             lane.in_flight -= 1
             self._queue(lane)
 
+    def judge(self, lane_id: int, *, quick: bool, hung: bool) -> None:
+        """A try of this lane was quick, or hung until its timeout, or neither."""
+        lane = self._lanes.get(lane_id)
+        if lane is None:
+            return
+        lane.proven = quick
+        if hung:
+            lane.window = 1
+        elif quick:
+            lane.window = min(max(lane.window, 1) * 2, max(lane.limit, START_WINDOW))
+            self._queue(lane)
+
     def next_alarm(self) -> float | None:
         """Return when `ring` is next due."""
         return self._alarms[0][0] if self._alarms else None
@@ -144,27 +172,42 @@ class LaneBook:
             else:
                 self.wake(slot)
 
-    def ask(self, now: float, budget: int, *, most_lanes: int = 200) -> list[Ask]:
-        """Choose what the next claim asks for: at most `budget` jobs, in turns over owners, then lanes."""
+    def ask(self, now: float, budget: int, *, drag: int | None = None, most_lanes: int = 200) -> list[Ask]:
+        """Choose what the next claim asks for: at most `budget` jobs, in turns over owners, then lanes.
+
+        At most `drag` of the process's slots go to lanes that drag, those in flight included; None = no bound.
+        """
         self.ring(now)
+        left = budget if drag is None else max(drag - sum(n.in_flight for n in self._lanes.values() if n.drags), 0)
+        chosen, held = self._choose(now, min(most_lanes, budget), left)
+        share = -(-budget // len(chosen)) if chosen else 0
+        asks = []
+        for lane, kind in chosen:
+            slots = min(share, lane.room, budget, left if lane.drags else budget)
+            if slots <= 0:
+                held.append(lane)
+                continue
+            budget -= slots
+            left -= slots if lane.drags else 0
+            asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
+        for lane in held:
+            self._queue(lane)
+        return asks
+
+    def _choose(self, now: float, most: int, left: int) -> tuple[list[tuple[Lane, int]], list[Lane]]:
+        """Take lanes in turn; those that drag and find no room among their like are held for later."""
         chosen: list[tuple[Lane, int]] = []
-        while len(chosen) < min(most_lanes, budget):
+        held: list[Lane] = []
+        while len(chosen) < most:
             found = self._next_turn(now)
             if found is None:
                 break
-            chosen.append(found)
-        if not chosen:
-            return []
-        share = -(-budget // len(chosen))
-        asks = []
-        for lane, kind in chosen:
-            slots = min(share, lane.limit - lane.in_flight, budget)
-            if slots <= 0:
-                self._queue(lane)
+            if found[0].drags and left <= 0:
+                held.append(found[0])
                 continue
-            budget -= slots
-            asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
-        return asks
+            left -= 1 if found[0].drags else 0
+            chosen.append(found)
+        return chosen, held
 
     def answered(self, ask: Ask, count: int, last_run_at: datetime | None) -> None:
         """Take what a claim brought for one ask; in flight was counted by `take_off`."""
@@ -204,7 +247,7 @@ class LaneBook:
 
     def _queue(self, lane: Lane, *, first: bool = False) -> None:
         """Give a lane with work its place: at the end, or first where it has just woken."""
-        if not lane.ready or not lane.on or lane.in_flight >= lane.limit:
+        if not lane.ready or not lane.on or not lane.room:
             return
         turn = self._turns.setdefault(lane.owner_id, OrderedDict())
         is_new = lane.id not in turn

@@ -28,15 +28,14 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
-from uuid import UUID
 
 from psycopg import errors as pg
-from psycopg.sql import SQL, Composable, Identifier, Literal
+from psycopg.sql import SQL, Identifier, Literal
 
 from delivery.adapters.postgres.database import Conn, Database
+from delivery.adapters.postgres.days import DAY, Shelf, Table, midnight, oldest_kept, shelves
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import TidingsError
 
@@ -56,7 +55,6 @@ MOVE_MOST = 2_000
 #: Rows of the DEFAULT partition that claim to be older than this are no reason to make a partition.
 OLDEST_MADE = 400
 _SOON = timedelta(hours=1)
-_DAY = timedelta(days=1)
 _PROOF = Identifier("upkeep_proof")
 
 
@@ -74,90 +72,6 @@ class Busy(Exception):
 
 class Occupied(Busy):
     """The DEFAULT partition has rows of the day."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table that is partitioned by day."""
-
-    name: str
-    column: str
-    is_by_id: bool  #: the column is a UUIDv7, else a time
-
-    @property
-    def parent(self) -> Composable:
-        """Name the table itself."""
-        return Identifier("tidings", self.name)
-
-    @property
-    def default(self) -> Composable:
-        """Name the DEFAULT partition."""
-        return Identifier("tidings", f"{self.name}_default")
-
-    def part(self, day: date) -> Composable:
-        """Name a day's partition."""
-        return Identifier("tidings", f"{self.name}_{day:%Y%m%d}")
-
-    def within(self, first: date, end: date) -> Composable:
-        """Say that a row is of these days, the last not included."""
-        return SQL("{c} >= {a} AND {c} < {b}").format(
-            c=Identifier(self.column), a=self._bound(first), b=self._bound(end)
-        )
-
-    def without(self, first: date, end: date) -> Composable:
-        """Say that a row is not of these days."""
-        return SQL("{c} < {a} OR {c} >= {b}").format(
-            c=Identifier(self.column), a=self._bound(first), b=self._bound(end)
-        )
-
-    def bounds(self, day: date) -> Composable:
-        """Give the bounds of a day's partition."""
-        return SQL("FOR VALUES FROM ({}) TO ({})").format(self._bound(day), self._bound(day + _DAY))
-
-    def day(self) -> Composable:
-        """Say which day a row is of."""
-        column = Identifier(self.column)
-        if not self.is_by_id:
-            return SQL("({} AT TIME ZONE 'UTC')::date").format(column)
-        return SQL(
-            "(to_timestamp(('x' || substr(replace({}::text, '-', ''), 1, 12))::bit(48)::bigint / 1000.0)"
-            " AT TIME ZONE 'UTC')::date"
-        ).format(column)
-
-    def _bound(self, day: date) -> Literal:
-        return Literal(first_id(midnight(day)) if self.is_by_id else midnight(day))
-
-
-EVENT = Table(name="event", column="id", is_by_id=True)
-IDENTITY = Table(name="job_identity", column="first", is_by_id=True)
-DONE = Table(name="job_done", column="finished_at", is_by_id=False)
-ATTEMPT = Table(name="attempt", column="started_at", is_by_id=False)
-TABLES = (EVENT, IDENTITY, DONE, ATTEMPT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
-    """The partitions of one table as they stand."""
-
-    table: Table
-    days: frozenset[date]
-    default_bytes: int
-    has_proof: bool
-
-
-def midnight(day: date) -> datetime:
-    """Return the beginning of a day in UTC."""
-    return datetime.combine(day, time(), UTC)
-
-
-def first_id(at: datetime) -> UUID:
-    """Return the least UUIDv7 of an instant."""
-    return UUID(int=int(at.timestamp() * 1000) << 80)
-
-
-def oldest_kept(now: datetime, retention: timedelta) -> date:
-    """Return the first day that has anything of the last `retention`."""
-    return (now.astimezone(UTC) - retention).date()
 
 
 async def database_now(database: Database) -> datetime:
@@ -190,18 +104,6 @@ async def step(
         if isinstance(error.__cause__, pg.CheckViolation):
             raise Occupied(str(error)) from error
         raise
-
-
-async def shelves(database: Database) -> list[Shelf]:
-    """Look which partitions there are."""
-    rows = await database.fetch(statement("list_partitions"), {"tables": [table.name for table in TABLES]})
-    found = []
-    for table in TABLES:
-        own = {row["name"].removeprefix(f"{table.name}_"): row for row in rows if row["parent"] == table.name}
-        default = own.get("default", {"bytes": 0, "has_proof": False})
-        days = frozenset(_day(name) for name in own if name.isdigit() and len(name) == 8)
-        found.append(Shelf(table=table, days=days, default_bytes=default["bytes"], has_proof=default["has_proof"]))
-    return found
 
 
 async def make_partitions(
@@ -238,7 +140,7 @@ class _Maker:
                 await _withdraw(tx, self._table)
         if self._shelf.default_bytes > large:
             self._tally[f"large {self._table.name}_default"] += 1
-            await self._make_proven(self._missing(self._today + PROVEN_AHEAD * _DAY))
+            await self._make_proven(self._missing(self._today + PROVEN_AHEAD * DAY))
             return
         missing = self._missing(self._today)
         begun = [day for day in missing if midnight(day) <= self._now + _SOON]
@@ -254,12 +156,12 @@ class _Maker:
             self._tally[f"{self._table.name} put off"] += 1
 
     def _missing(self, first: date) -> list[date]:
-        days = (first + n * _DAY for n in range(DAYS_AHEAD + 1))
+        days = (first + n * DAY for n in range(DAYS_AHEAD + 1))
         return [day for day in days if day not in self._shelf.days]
 
     async def _stray_days(self) -> list[date]:
         """List past days that have rows in the DEFAULT partition and are not soon dropped."""
-        kept = self._today - OLDEST_MADE * _DAY
+        kept = self._today - OLDEST_MADE * DAY
         if self._retention is not None:
             kept = max(kept, oldest_kept(self._now, self._retention))
         async with step(self._database, Turn.MAKE, longest=LONGEST_READ) as tx:
@@ -281,9 +183,11 @@ class _Maker:
         async with step(self._database, Turn.MAKE, longest=LONGEST_READ) as tx:
             await _create(tx, self._table, day)
             # Proves the rows' place, so that attaching need not read them under the lock.
-            check = SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({})")
-            within = self._table.within(day, day + _DAY)
-            await tx.execute(check.format(self._table.part(day), _PROOF, within))
+            await tx.execute(
+                SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({})").format(
+                    self._table.part(day), _PROOF, self._table.within(day, day + DAY)
+                )
+            )
             moved = await _move(tx, self._table, day)
             await _lock(tx, self._table)
             moved += await _move(tx, self._table, day)
@@ -296,10 +200,11 @@ class _Maker:
         if not days:
             return
         default = self._table.default
-        without = self._table.without(days[0], days[-1] + _DAY)
+        without = self._table.without(days[0], days[-1] + DAY)
         async with step(self._database, Turn.MAKE) as tx:
-            check = SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({}) NOT VALID")
-            await tx.execute(check.format(default, _PROOF, without))
+            await tx.execute(
+                SQL("ALTER TABLE {} ADD CONSTRAINT {} CHECK ({}) NOT VALID").format(default, _PROOF, without)
+            )
         try:
             async with step(self._database, Turn.MAKE, longest=LONGEST_READ) as tx:
                 await tx.execute(SQL("ALTER TABLE {} VALIDATE CONSTRAINT {}").format(default, _PROOF))
@@ -361,14 +266,18 @@ async def _create(tx: Conn, table: Table, day: date) -> None:
 
 
 async def _attach(tx: Conn, table: Table, day: date) -> None:
-    attach = SQL("ALTER TABLE {} ATTACH PARTITION {} {}")
-    await tx.execute(attach.format(table.parent, table.part(day), table.bounds(day)))
+    await tx.execute(
+        SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(table.parent, table.part(day), table.bounds(day))
+    )
 
 
 async def _move(tx: Conn, table: Table, day: date) -> int:
     """Move a day's rows out of the DEFAULT partition; returns how many."""
-    move = SQL("WITH gone AS (DELETE FROM {} WHERE {} RETURNING *) INSERT INTO {} SELECT * FROM gone")
-    cursor = await tx.execute(move.format(table.default, table.within(day, day + _DAY), table.part(day)))
+    cursor = await tx.execute(
+        SQL("WITH gone AS (DELETE FROM {} WHERE {} RETURNING *) INSERT INTO {} SELECT * FROM gone").format(
+            table.default, table.within(day, day + DAY), table.part(day)
+        )
+    )
     return cursor.rowcount
 
 
@@ -388,10 +297,6 @@ async def _lock(tx: Conn, table: Table) -> None:
 
 async def _withdraw(tx: Conn, table: Table) -> None:
     await tx.execute(SQL("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {}").format(table.default, _PROOF))
-
-
-def _day(name: str) -> date:
-    return date(int(name[:4]), int(name[4:6]), int(name[6:]))
 
 
 def _ms(span: timedelta) -> str:

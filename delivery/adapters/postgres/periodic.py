@@ -33,6 +33,8 @@ class Ticker:
         self._database, self._jobs, self._lease = database, jobs, lease
         self._periodics = {periodic.name: periodic for periodic in periodics}
         self._holder = uuid4()
+        self._turn = asyncio.Lock()
+        self._resigned = False
         self.leads = False
 
     async def declare(self) -> None:
@@ -46,10 +48,12 @@ class Ticker:
         await self._database.fetch(statement("declare_periodics"), parameters)
 
     async def run(self) -> None:
-        """Stand for leadership and tick, until cancelled."""
-        while True:
+        """Stand for leadership and tick, until cancelled or resigned."""
+        self._resigned = False
+        while not self._resigned:
             try:
-                await self.turn()
+                async with self._turn:
+                    await self.turn()
             except TidingsError as error:
                 if self.leads:
                     log.warning("no longer leads: %s", error)
@@ -67,11 +71,13 @@ class Ticker:
             await self._tick()
 
     async def resign(self) -> None:
-        """Let another process lead at once."""
-        if self.leads:
-            self.leads = False
-            with suppress(TidingsError):  # the leadership lapses by itself
-                await self._database.fetch(statement("resign"), {"name": _NAME, "holder": self._holder})
+        """Stand no more, and let another process lead at once."""
+        self._resigned = True
+        async with self._turn:
+            if self.leads:
+                self.leads = False
+                with suppress(TidingsError):  # the leadership lapses by itself
+                    await self._database.fetch(statement("resign"), {"name": _NAME, "holder": self._holder})
 
     async def rows(self) -> Sequence[PeriodicRow]:
         """List the periodics with their record."""

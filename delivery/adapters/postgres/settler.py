@@ -14,7 +14,7 @@ from psycopg.rows import DictRow
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
-from delivery.errors import InvalidInput, TidingsError
+from delivery.errors import InvalidInput, Refused, TidingsError
 from delivery.jobs import JsonObject
 
 log = logging.getLogger("tidings.settle")
@@ -24,6 +24,8 @@ BATCH = 200
 LINGER_S = 0.005
 #: While this many wait, nothing more is claimed.
 MOST_WAITING = 2_000
+#: Stands in a report whose own words the database refused.
+UNKEPT = "the report could not be kept"
 _NOTHING = Report()
 
 
@@ -94,8 +96,8 @@ class Settler:
         while rows is None:
             try:
                 rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
-            except InvalidInput as error:
-                return await self._write_each(batch, error)
+            except (InvalidInput, Refused) as error:
+                return await self._write_apart(batch, error)
             except TidingsError as error:
                 if not failures:
                     log.warning("%d results cannot be written yet: %s", len(batch), error)
@@ -107,15 +109,19 @@ class Settler:
         self._settled(rows)
         return None
 
-    async def _write_each(self, batch: list[Result], error: InvalidInput) -> None:
-        """Write a batch that holds something the database cannot keep one by one, that one without its report."""
+    async def _write_apart(self, batch: list[Result], error: TidingsError) -> None:
+        """Write what the database refused together one by one, and the one that it refuses without its report."""
         if len(batch) > 1:
             for result in batch:
                 await self._write([result])
             return
-        log.error("the report of job %d cannot be kept and is left out: %s", batch[0].id, error)
-        bare = Report(code=batch[0].report.code, detail="the report could not be kept")
-        await self._write([replace(batch[0], report=bare, memo=None)])
+        [result] = batch
+        bare = replace(result, report=Report(code=result.report.code, detail=UNKEPT), memo=None)
+        if result == bare:
+            log.error("the result of job %d is refused, so it runs again when its lease ends: %s", result.id, error)
+            return
+        log.error("the report of job %d cannot be kept and is left out: %s", result.id, error)
+        await self._write([bare])
 
 
 def _columns(batch: Sequence[Result]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,9 +35,16 @@ class Shards:
         self.worker = secrets.randbits(62)  #: random a process start
         self.owned: set[int] = set()
         self._good_until = 0.0
+        self._turn = asyncio.Lock()
+        self._stopped = False
 
     async def beat(self) -> None:
         """Renew what is ours, give back what is more than our share, take what nobody holds up to it."""
+        async with self._turn:
+            if not self._stopped:
+                await self._beat()
+
+    async def _beat(self) -> None:
         called = boot_time()
         if self.owned and called >= self._good_until:
             self.drop()
@@ -68,9 +76,11 @@ class Shards:
         self._keep(set())
 
     async def stop(self) -> None:
-        """Give everything back at once."""
-        await self._give_back(list(self.owned))
-        await self._database.fetch(statement("forget_worker"), {"worker": self.worker}, quick=True)
+        """Give everything back at once, for good."""
+        async with self._turn:
+            self._stopped = True
+            await self._give_back(list(self.owned))
+            await self._database.fetch(statement("forget_worker"), {"worker": self.worker}, quick=True)
 
     async def _give_back(self, shards: list[int]) -> None:
         self._keep(self.owned - set(shards))

@@ -38,6 +38,7 @@ class Flight:
     row: DictRow
     lease: int
     good_until: float  #: on `boot_time`
+    started_at: float  #: on the loop's clock
     task: asyncio.Task[Result | None] | None = None
     cancelled_by: str | None = None
     lapsed: bool = False

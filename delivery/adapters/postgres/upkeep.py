@@ -20,21 +20,8 @@ from typing import Any
 from uuid import UUID
 
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.partitions import (
-    ATTEMPT,
-    DONE,
-    EVENT,
-    IDENTITY,
-    Busy,
-    Turn,
-    database_now,
-    drop_partitions,
-    first_id,
-    make_partitions,
-    midnight,
-    oldest_kept,
-    step,
-)
+from delivery.adapters.postgres.days import ATTEMPT, DONE, EVENT, IDENTITY, first_id, midnight, oldest_kept
+from delivery.adapters.postgres.partitions import Busy, Turn, database_now, drop_partitions, make_partitions, step
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
 from delivery.jobs import Job, JobKind, Periodic

@@ -78,8 +78,8 @@ def test_a_second_signal_aborts(cli: Cli, receiver: Receiver):
     assert process.stderr is not None
     while "stopping" not in process.stderr.readline():
         pass
-    returned, _ = end(process, signal.SIGINT)
-    assert returned == 130
+    returned, stderr = end(process, signal.SIGINT)
+    assert (returned, stderr.splitlines()[-1]) == (130, "aborted")
     (delivery,) = cli.json("deliveries", "list")
     assert delivery["state"] == "running"  # found again once its lease is over
 

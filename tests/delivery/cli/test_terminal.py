@@ -23,11 +23,10 @@ write_table(
 """
 BAR = """
 from delivery.cli.progress import Progress
-for total in (0, 4):
-    progress = Progress("replaying", visible=True)
-    progress.total = total
-    with progress:
-        progress.advance(total)
+progress = Progress("replaying", visible=True)
+progress.total = {}
+with progress:
+    progress.advance(progress.total)
 """
 
 
@@ -66,6 +65,5 @@ def test_an_id_is_whole_on_a_terminal_that_is_too_narrow():
 
 
 def test_a_bar_shows_how_far_a_long_run_is():
-    text = on_a_terminal(BAR, 80)
-    assert "100%" in text
-    assert "  0%" not in text.rpartition("100%")[2]
+    assert "100%" in on_a_terminal(BAR.format(4), 80)
+    assert on_a_terminal(BAR.format(0), 80) == ""

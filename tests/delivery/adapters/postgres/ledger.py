@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from delivery.adapters.postgres.database import Conn, Database
-from delivery.adapters.postgres.partitions import first_id
+from delivery.adapters.postgres.days import first_id
 
 DAY = timedelta(days=1)
 PARENTS = ("event", "job_identity", "job_done", "attempt")

@@ -99,6 +99,20 @@ def test_a_wake_up_with_a_floor_lowers_it_and_one_without_does_not() -> None:
     assert ask.floor == NOW - timedelta(hours=1)
 
 
+def test_a_floor_that_was_lowered_while_a_claim_was_under_way_stays_low() -> None:
+    """What committed late lies below what that claim took."""
+    book = book_of((1, None, 2))
+    [ask] = book.ask(0.0, 10)
+    start(book, ask, 2)
+    book.land(1)
+    [ask] = book.ask(0.0, 10)
+    book.wake(8 + PLAIN, floor=NOW - timedelta(hours=1))
+    start(book, ask, 1, NOW + timedelta(hours=1))
+    book.land(1)
+    [ask] = book.ask(0.0, 10)
+    assert ask.floor == NOW - timedelta(hours=1)
+
+
 def test_owners_take_turns_before_their_lanes_do() -> None:
     book = book_of((1, "a", 1), (2, "a", 1), (3, "a", 1), (4, "b", 1))
     assert lanes_of(book.ask(0.0, 2)) == [1, 4]

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.days import EVENT
 from delivery.adapters.postgres.partitions import (
     DAYS_AHEAD,
-    EVENT,
     LOCK_WAIT,
     PROVEN_AHEAD,
     drop_partitions,

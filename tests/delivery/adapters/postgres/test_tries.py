@@ -31,7 +31,7 @@ ROW: dict[str, Any] = {
 
 
 def flight_of(good_for: float = 60.0, **row: Any) -> Flight:
-    return Flight(ROW | row, lease=99, good_until=boot_time() + good_for)
+    return Flight(ROW | row, lease=99, good_until=boot_time() + good_for, started_at=0.0)
 
 
 def kind_of(act: Any = None, **more: Any) -> JobKind:

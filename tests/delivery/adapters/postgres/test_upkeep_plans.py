@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.partitions import first_id, make_partitions
+from delivery.adapters.postgres.days import first_id
+from delivery.adapters.postgres.partitions import make_partitions
 from delivery.adapters.postgres.statements import statement
 from tests.delivery.adapters.postgres.ledger import DAY, NOON, Ledger
 
