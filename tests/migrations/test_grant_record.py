@@ -28,12 +28,6 @@ def events(owner: Owner) -> int:
     return int(owner.execute("SELECT count(*) FROM tidings.event").fetchone()[0])
 
 
-def objects(owner: Owner, query: str) -> list[str]:
-    found = [row[0] for row in owner.execute(query)]
-    assert found
-    return found
-
-
 def test_a_granted_role_records_in_its_own_transaction(owner: Owner, granted: str, as_role: Any):
     with as_role() as connection, connection.transaction():
         connection.execute(RECORD)
@@ -67,29 +61,24 @@ def test_the_schema_alone_does_not_let_everybody_record(empty_dsn: str, owner: O
 
 
 def test_a_granted_role_may_read_and_write_no_table(owner: Owner, granted: str):
-    rights = objects(
-        owner,
-        "SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace = 'tidings'::regnamespace"
-        " AND relkind IN ('r', 'p', 'v', 'm', 'S')",
-    )
+    every = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"]
     allowed = owner.execute(
-        "SELECT name, privilege FROM unnest(%s::text[]) AS name, unnest(%s::text[]) AS privilege"
-        " WHERE has_table_privilege(%s, name, privilege)"
-        " OR has_any_column_privilege(%s, name, 'SELECT, INSERT, UPDATE')",
-        (rights, ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"], granted, granted),
+        "SELECT relname, privilege FROM pg_class, unnest(%s::text[]) AS privilege"
+        " WHERE relnamespace = 'tidings'::regnamespace AND relkind IN ('r', 'p')"
+        " AND (has_table_privilege(%s, pg_class.oid, privilege)"
+        "      OR has_any_column_privilege(%s, pg_class.oid, 'SELECT, INSERT, UPDATE'))",
+        (every, granted, granted),
     ).fetchall()
     assert allowed == []
 
 
 def test_a_granted_role_may_call_no_other_function(owner: Owner, granted: str):
-    functions = objects(
-        owner, "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'tidings'::regnamespace"
-    )
     callable_ones = owner.execute(
-        "SELECT name FROM unnest(%s::text[]) AS name WHERE has_function_privilege(%s, name, 'EXECUTE')",
-        (functions, granted),
+        "SELECT proname FROM pg_proc"
+        " WHERE pronamespace = 'tidings'::regnamespace AND has_function_privilege(%s, oid, 'EXECUTE')",
+        (granted,),
     ).fetchall()
-    assert [name.partition("(")[0] for (name,) in callable_ones] == ["tidings.record"]
+    assert callable_ones == [("record",)]
 
 
 def test_everybody_may_call_no_function_and_read_no_table(owner: Owner, granted: str):
