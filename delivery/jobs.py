@@ -135,9 +135,10 @@ class EnqueueOptions:
     run_at: datetime | None = None  #: aware; None or past = now
     #: Return the standing job of this kind with the same arguments, in whatever state, while it is kept.
     unique_by_args: bool = False
-    lane: str | None = None  #: jobs that share a concurrency limit and a fair turn; None = one lane a kind
+    #: Jobs of one owner that share a concurrency limit and a fair turn; None = one lane a kind and owner.
+    lane: str | None = None
     owner_id: str | None = None  #: whose turn the lane takes, and who may see the job; None = the platform
-    priority: int = 0  #: lower runs first among the due jobs of one lane
+    priority: int = 0  #: -3 to 3; lower runs first among the due jobs of one lane
 
 
 DEFAULT = EnqueueOptions()
@@ -171,7 +172,9 @@ class Jobs(Protocol):
 
         Raises:
             UnknownKind: nobody declared `kind` to this runtime.
-            InvalidInput: `args` is no JSON object that can be kept (NUL, lone surrogates, NaN).
+            InvalidInput: `args` is no JSON object that can be kept (NUL, lone surrogates, NaN), `run_at` has no time
+                zone, or the priority is out of range.
+            Conflict: the lane is another owner's.
             Unavailable: the engine did not answer; nothing was added.
         """
 
@@ -320,7 +323,15 @@ class Runtime(Jobs, Inspector, Protocol):
         """Return the job once it is final, or as it is when `timeout` is over or too many wait already."""
 
     async def pause_lane(self, lane: str, pause: timedelta) -> None:
-        """Start no job of the lane for that long; a longer pause stands over a shorter one, at most a year."""
+        """Start no job of the lane for that long; a longer pause stands over a shorter one, at most a year.
+
+        Raises:
+            NotFound: no job was ever enqueued on a lane of this name.
+        """
 
     async def switch_lane(self, lane: str, *, on: bool) -> None:
-        """Park a lane's jobs, or let them go on, without writing to its backlog."""
+        """Park a lane's jobs, or let them go on, without writing to its backlog.
+
+        Raises:
+            NotFound: no job was ever enqueued on a lane of this name.
+        """

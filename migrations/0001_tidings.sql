@@ -140,7 +140,7 @@ CREATE TABLE tidings.job (
   state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'running', 'retryable')),
   priority smallint NOT NULL DEFAULT 0 CHECK (priority BETWEEN -3 AND 3),
   run_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  attempt smallint NOT NULL DEFAULT 0,
+  attempt int NOT NULL DEFAULT 0,
   spent smallint NOT NULL DEFAULT 0,
   lost smallint NOT NULL DEFAULT 0,
   max_attempts smallint NOT NULL,
@@ -166,7 +166,7 @@ CREATE TABLE tidings.job_done (
   state text NOT NULL CHECK (state IN ('completed', 'discarded', 'cancelled')),
   priority smallint NOT NULL,
   run_at timestamptz NOT NULL,
-  attempt smallint NOT NULL,
+  attempt int NOT NULL,
   spent smallint NOT NULL,
   max_attempts smallint NOT NULL,
   reason text,
@@ -184,7 +184,7 @@ CREATE TABLE tidings.job_done_default PARTITION OF tidings.job_done DEFAULT;
 
 CREATE TABLE tidings.attempt (
   job_id bigint NOT NULL,
-  n smallint NOT NULL,
+  n int NOT NULL,
   started_at timestamptz NOT NULL,
   took_ms int NOT NULL,
   outcome text NOT NULL,

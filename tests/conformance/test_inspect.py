@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from delivery.attempts import Report
-from delivery.errors import NotFound
+from delivery.errors import Conflict, NotFound
 from delivery.jobs import Cancel, Discard, EnqueueOptions, Job, JobFilter, JobState, NewJob, Retry, Runtime
 
 from .engine import Engine, all_ended, ended, seconds
@@ -178,17 +178,21 @@ async def test_another_owners_job_is_not_found(engine: Engine):
         await runtime.get(platform, owner_id="acme")
 
 
-@pytest.mark.parametrize("lane", [None, "shared"])
-async def test_owners_who_use_one_lane_still_see_only_their_own(engine: Engine, lane: str | None):
+async def test_owners_see_only_their_own_jobs_of_one_kind(engine: Engine):
     runtime = await engine.running(kind())
-    ids = {
-        owner: await runtime.enqueue("work", {}, EnqueueOptions(lane=lane, owner_id=owner))
-        for owner in ("acme", "zeta", None)
-    }
+    ids = {owner: await runtime.enqueue("work", {}, EnqueueOptions(owner_id=owner)) for owner in ("acme", "zeta", None)}
     for owner, job_id in ids.items():
         assert (await ended(runtime, job_id)).owner_id == owner
         if owner is not None:
             assert [row.id for row in await runtime.list(JobFilter(owner_id=owner))] == [job_id]
+
+
+async def test_a_lane_of_another_owner_is_refused(engine: Engine):
+    runtime = await engine.runtime(kind())
+    await runtime.enqueue("work", {}, EnqueueOptions(lane="shared", owner_id="acme"))
+    with pytest.raises(Conflict, match="another owner"):
+        await runtime.enqueue("work", {}, EnqueueOptions(lane="shared", owner_id="zeta"))
+    assert len(await runtime.list(JobFilter(kind="work"))) == 1
 
 
 async def test_there_are_no_attempts_before_the_first(engine: Engine):

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from delivery.errors import NotFound
 from delivery.jobs import EnqueueOptions, JobFilter, JobState, NewJob, Retry, Runtime
 
 from .engine import BRISK, TOLD, Engine, Pace, all_ended, ended, seconds
@@ -172,15 +173,12 @@ async def test_a_paused_lane_starts_nothing_and_resumes_by_itself(engine: Engine
     assert (await runtime.get(held)).held_until is None
 
 
-async def test_a_pause_holds_before_the_first_job_of_a_lane(engine: Engine):
-    script = Script()
-    runtime = await engine.running(kind(script))
-    await runtime.pause_lane("lane", seconds(60))
-    held = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane", owner_id="acme"))
-    await witness(runtime)
-    row = await runtime.get(held)
-    assert (row.state, row.owner_id) == (JobState.PENDING, "acme")
-    assert held not in script.ids
+async def test_a_lane_that_never_had_a_job_can_be_neither_paused_nor_switched(engine: Engine):
+    runtime = await engine.runtime(kind())
+    with pytest.raises(NotFound, match="no lane"):
+        await runtime.pause_lane("lane", seconds(60))
+    with pytest.raises(NotFound, match="no lane"):
+        await runtime.switch_lane("lane", on=False)
 
 
 async def test_a_longer_pause_stands_over_a_shorter_one(engine: Engine):
@@ -304,15 +302,6 @@ async def test_a_lane_that_is_off_parks_its_jobs_and_on_lets_them_go(engine: Eng
     for job_id in parked:
         row = await ended(runtime, job_id)
         assert (row.state, row.parked) == (JobState.COMPLETED, False)
-
-
-async def test_a_lane_can_be_off_before_its_first_job(engine: Engine):
-    runtime = await engine.running(kind())
-    await runtime.switch_lane("lane", on=False)
-    job_id = await runtime.enqueue("work", {}, EnqueueOptions(lane="lane", owner_id="acme"))
-    await witness(runtime)
-    row = await runtime.get(job_id)
-    assert (row.state, row.parked, row.owner_id) == (JobState.PENDING, True, "acme")
 
 
 async def test_a_lane_that_is_on_again_is_paused_no_longer(engine: Engine):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,13 +15,14 @@ from psycopg.rows import DictRow
 from delivery.adapters.postgres import tries
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.ending import end
 from delivery.adapters.postgres.jobs import JOBS_CHANNEL
-from delivery.adapters.postgres.lanes import Ask, Lane, LaneBook
+from delivery.adapters.postgres.lanes import Ask
 from delivery.adapters.postgres.leases import Leases
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler
-from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
 from delivery.adapters.postgres.statements import statement
+from delivery.adapters.postgres.territory import Territory, now
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.jobs import JobKind
 
@@ -32,9 +34,10 @@ LANES_CHANNEL, CANCEL_CHANNEL = "tidings_lanes", "tidings_cancel"
 CLAIM_BATCH = 200
 #: A try that takes longer than this drags, in seconds.
 QUICK_S = 1.0
+_DRAGS_EVERY = timedelta(seconds=QUICK_S / 2)
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
-_PARKED_S = 3600.0
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,34 +60,36 @@ class Crew:
         if settings.slots < 1:
             raise ConfigurationError("slots must be at least 1")
         self._database, self._kinds, self._settings = database, kinds, settings
-        self.book = LaneBook()
         self.flights: dict[int, tries.Flight] = {}
         self._leases = Leases(database, settings.lease, self.flights)
         self.settler = Settler(database, self._settled)
-        queues = sorted({kind.queue for kind in kinds.values()} - {DEFAULT_QUEUE})
-        self.shards = Shards(database, settings.shard_lease, queues, self._gained, self._shards_lost)
+        queues = sorted({kind.queue for kind in kinds.values()})
+        self.territory = Territory(database, queues, settings.shard_lease, self.flights)
         self._wake = asyncio.Event()
-        self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
-        self._unseen: set[int] = set()  # slots that rang, of lanes whose rows were not read yet
+        self._loops: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
         self._claiming = asyncio.Lock()
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
-        self._sweep_now = asyncio.Event()
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
 
     async def run(self) -> None:
         """Work until cancelled (see `stop`)."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            tasks.create_task(self._listener.run())
-            tasks.create_task(self.settler.run())
-            tasks.create_task(self._repeat("own shards", self.shards.beat, self._settings.shard_lease / 4))
-            tasks.create_task(self._repeat("renew leases", self._leases.renew, self._settings.lease / 4))
-            tasks.create_task(self._repeat("watch what drags", self._watch_drags, timedelta(seconds=QUICK_S / 2)))
-            tasks.create_task(self._sweep_forever())
-            tasks.create_task(self._claim_forever())
+            self._loops = [
+                tasks.create_task(
+                    self._repeat("own shards", self.territory.shards.beat, self._settings.shard_lease / 4)
+                ),
+                tasks.create_task(self._repeat("renew leases", self._leases.renew, self._settings.lease / 4)),
+                tasks.create_task(self._repeat("read flights", self.territory.look_again, self._settings.lease / 4)),
+                tasks.create_task(self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY)),
+                tasks.create_task(self._listener.run()),
+                tasks.create_task(self.settler.run()),
+                tasks.create_task(self._sweep_forever()),
+                tasks.create_task(self._claim_forever()),
+            ]
 
     async def stop(self, grace: timedelta) -> None:
         """Claim no more, let what runs end within `grace`, cancel the rest, write every result."""
@@ -97,13 +102,14 @@ class Crew:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("%d jobs did not end within the grace and are cancelled", len(self.flights))
-        for flight in list(self.flights.values()):
-            flight.cancel()
+        async with self._claiming:
+            for flight in list(self.flights.values()):
+                flight.cancel()
         await self._idle.wait()
         try:
             async with asyncio.timeout(max(grace.total_seconds(), 1.0)):
                 await self.settler.flushed()
-                await self.shards.stop()
+                await self.territory.shards.stop()
         except TimeoutError:
             log.error(
                 "%d results could not be written: those jobs run again when their lease ends",
@@ -111,99 +117,35 @@ class Crew:
             )
         except TidingsError as error:
             log.warning("shards stay leased until they lapse: %s", error)
+        finally:
+            await end(self._loops)
 
     def pause(self, lane_id: int, seconds: float) -> None:
         """Hold a lane from now on, before its row's change comes round."""
-        self.book.pause(lane_id, self._now() + seconds)
+        self.territory.book.pause(lane_id, now() + seconds)
 
     def wake(self) -> None:
         """Look for work now."""
-        self._sweep_now.set()
+        self.territory.sweep_now.set()
 
     # What is heard ------------------------------------------------------------------------------------------
 
     async def _hear(self, channel: str, payload: str) -> None:
         if channel == JOBS_CHANNEL:
-            self._rung(payload)
-        elif channel == LANES_CHANNEL and payload.isdigit():
-            await self._guard("read lanes", lambda: self._learn([int(payload)]))
-        elif channel == CANCEL_CHANNEL and payload.isdigit():
+            self.territory.rung(payload)
+        elif channel == LANES_CHANNEL and _NUMBER.fullmatch(payload):
+            await self._guard("read lanes", lambda: self.territory.learn([int(payload)]))
+        elif channel == CANCEL_CHANNEL and _NUMBER.fullmatch(payload):
             flight = self.flights.get(int(payload))
             if flight is not None:
                 flight.cancelled_by = flight.cancelled_by or "cancelled"
                 await self._guard("renew leases", self._leases.renew)
         self._wake.set()
 
-    def _rung(self, payload: str) -> None:
-        if payload == "*":
-            self._sweep_now.set()
-            return
-        for word in payload.split(","):
-            slot_text, _, seconds = word.partition("+")
-            slot = int(slot_text)
-            if self._is_elsewhere(slot >> 3):
-                continue
-            if (slot >> 3) not in self.book:
-                self._unseen.add(slot)
-            elif seconds:
-                self.book.wake_at(slot, self._now() + float(seconds))
-            else:
-                self.book.wake(slot)
-
-    def _is_elsewhere(self, lane_id: int) -> bool:
-        shard = self._elsewhere.get(lane_id)
-        return shard is not None and shard not in self.shards.owned
-
     async def _caught_up(self) -> None:
-        self._sweep_now.set()
+        self.territory.sweep_now.set()
 
-    # Shards and lanes -----------------------------------------------------------------------------------------
-
-    async def _gained(self, shards: list[int]) -> None:
-        """Take over: what others have in flight counts until its lease ends; everything else is swept."""
-        rows = await self._database.fetch(statement("read_flights"), {"shards": shards}, quick=True)
-        await self._learn({row["lane"] >> 3 for row in rows})
-        loop = asyncio.get_running_loop()
-        for row in rows:
-            lane = self.book.get(row["lane"] >> 3)
-            if lane is not None and row["id"] not in self.flights:
-                lane.in_flight += 1
-                loop.call_later(max(row["seconds_left"], 0), self._foreign_lease_ended, lane)
-        self._sweep_now.set()
-
-    def _foreign_lease_ended(self, lane: Lane) -> None:
-        if self.book.get(lane.id) is lane:  # else its shard went, and what is in flight was counted anew
-            self.book.land(lane.id)
-            self._sweep_now.set()
-
-    def _shards_lost(self) -> None:
-        self.book.forget(keep=self.shards.owned)
-
-    async def _learn(self, lane_ids: Iterable[int]) -> None:
-        wanted = list(lane_ids)
-        if not wanted:
-            return
-        rows = await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True)
-        now = self._now()
-        for row in rows:
-            if row["shard"] not in self.shards.owned:
-                self._elsewhere[row["id"]] = row["shard"]
-                continue
-            known = row["id"] in self.book
-            lane = Lane(
-                row["id"],
-                row["owner_id"],
-                row["job_limit"],
-                row["shard"],
-                on=row["is_on"],
-                paused_until=now + row["paused_s"],
-                cautious=row["is_cautious"],
-            )
-            self.book.learn(lane)
-            if not known:
-                for flight in self.flights.values():
-                    if flight.lane_id == row["id"]:
-                        self.book.take_off(row["id"])
+    # Claiming and running ---------------------------------------------------------------------------------------
 
     async def _sweep_forever(self) -> None:
         """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs."""
@@ -212,28 +154,14 @@ class Crew:
             pause = max(self._settings.poll.total_seconds(), 100 * spent)
             try:
                 async with asyncio.timeout(pause):
-                    await self._sweep_now.wait()
+                    await self.territory.sweep_now.wait()
             except TimeoutError:
                 pass  # the poll
-            self._sweep_now.clear()
-            began = self._now()
-            await self._guard("sweep lanes", self._sweep)
-            spent = self._now() - began
-
-    async def _sweep(self) -> None:
-        shards = sorted(self.shards.owned)
-        if not shards:
-            return
-        heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
-        await self._learn({row["lane"] >> 3 for row in heads if (row["lane"] >> 3) not in self.book})
-        for row in heads:
-            if row["due_in_s"] <= 0:
-                self.book.wake(row["lane"], floor=row["run_at"])
-            else:
-                self.book.wake_at(row["lane"], self._now() + min(row["due_in_s"], _PARKED_S))
-        self._wake.set()
-
-    # Claiming and running ---------------------------------------------------------------------------------------
+            self.territory.sweep_now.clear()
+            began = now()
+            await self._guard("sweep lanes", self.territory.sweep)
+            self._wake.set()
+            spent = now() - began
 
     async def _claim_forever(self) -> None:
         while True:
@@ -244,10 +172,10 @@ class Crew:
                 await asyncio.sleep(CLAIM_PAUSE_S)
 
     async def _until_woken(self) -> None:
-        alarm = self.book.next_alarm()
+        alarm = self.territory.book.next_alarm()
         pause = self._settings.poll.total_seconds()
         if alarm is not None:
-            pause = min(pause, max(alarm - self._now(), 0.001))
+            pause = min(pause, max(alarm - now(), 0.001))
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
@@ -256,25 +184,23 @@ class Crew:
 
     async def _claim(self) -> bool:
         """Claim once; False where there was nothing to ask for."""
-        if self._unseen:
-            slots, self._unseen = self._unseen, set()
-            await self._learn({slot >> 3 for slot in slots})
-            for slot in slots:
-                self.book.wake(slot)
+        await self.territory.see()
         free = min(self._settings.slots - len(self.flights), CLAIM_BATCH)
         if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
             return False
-        asks = self.book.ask(self._now(), free, drag=max(self._settings.slots // 2, 1))
+        asks = self.territory.book.ask(now(), free, drag=max(self._settings.slots // 2, 1))
         if not asks:
             return False
         async with self._claiming:
+            if self.stopping:
+                return False
             lease, called = secrets.randbits(62), boot_time()
             parameters = self._claim_parameters(asks, lease)
             try:
                 rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
             except BaseException:
                 for ask in asks:
-                    self.book.wake(ask.slot)
+                    self.territory.book.wake(ask.slot)
                 raise
             self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
@@ -285,7 +211,7 @@ class Crew:
             "slots": [ask.slots for ask in asks],
             "floors": [ask.floor for ask in asks],
             "shards": [ask.shard for ask in asks],
-            "worker": self.shards.worker,
+            "worker": self.territory.shards.worker,
             "margin": self._settings.shard_lease / 5,
             "lease": lease,
             "lease_for": self._settings.lease,
@@ -295,10 +221,10 @@ class Crew:
         by_slot: dict[int, list[DictRow]] = {}
         for row in rows:
             by_slot.setdefault(row["lane"], []).append(row)
-            self._start(tries.Flight(row, lease, good_until, self._now()))
+            self._start(tries.Flight(row, lease, good_until, now()))
         for ask in asks:
             mine = by_slot.get(ask.slot, [])
-            self.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
+            self.territory.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
 
     def _start(self, flight: tries.Flight) -> None:
         job_id = flight.row["id"]
@@ -307,7 +233,7 @@ class Crew:
             return
         self.flights[job_id] = flight
         self._idle.clear()
-        self.book.take_off(flight.lane_id)
+        self.territory.book.take_off(flight.lane_id)
         flight.task = self._tasks.create_task(self._fly(flight))
         flight.task.add_done_callback(lambda task: self._landed(flight, task))
 
@@ -321,13 +247,13 @@ class Crew:
     def _landed(self, flight: tries.Flight, task: asyncio.Task[Result | None]) -> None:
         """Free the slot, keep the result; a task that was cancelled before it began goes back as it was."""
         del self.flights[flight.row["id"]]
-        self.book.land(flight.lane_id)
+        self.territory.book.land(flight.lane_id)
         if task.cancelled():
             result: Result | None = Result(id=flight.row["id"], lease=flight.lease, state="pending")
         else:
             result = task.result()
             hung = result is not None and result.report.hung
-            self.book.judge(flight.lane_id, quick=not hung and self._is_quick(flight), hung=hung)
+            self.territory.book.judge(flight.lane_id, quick=not hung and self._is_quick(flight), hung=hung)
         if result is not None and not flight.lapsed:
             self.settler.add(result)
         self._wake.set()
@@ -338,18 +264,18 @@ class Crew:
         """Tell the book of lanes that keep us waiting while they still do."""
         for flight in self.flights.values():
             if not self._is_quick(flight):
-                self.book.judge(flight.lane_id, quick=False, hung=False)
+                self.territory.book.judge(flight.lane_id, quick=False, hung=False)
 
     def _is_quick(self, flight: tries.Flight) -> bool:
-        return self._now() - flight.started_at < QUICK_S
+        return now() - flight.started_at < QUICK_S
 
     def _settled(self, rows: Sequence[DictRow]) -> None:
-        now = self._now()
+        moment = now()
         for row in rows:
             if row["due_in_s"] is None:
                 self.ended(row["id"])
             else:
-                self.book.wake_at(row["lane"], now + max(row["due_in_s"], 0.0))
+                self.territory.book.wake_at(row["lane"], moment + max(row["due_in_s"], 0.0))
         self._wake.set()
 
     # Loops that never die -----------------------------------------------------------------------------------------
@@ -376,7 +302,3 @@ class Crew:
                 return bool(done)
             failures += 1
             await asyncio.sleep(min(0.1 * 2 ** min(failures, 7), 10.0))
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()

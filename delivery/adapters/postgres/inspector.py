@@ -54,6 +54,8 @@ class PostgresInspector:
 
     async def get(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
         """Return one job."""
+        if not 0 < job_id < 2**63:
+            raise NotFound(f"no job {job_id}: `tidings jobs list` shows those that are kept")
         parameters = _plain(JobFilter(owner_id=owner_id)) | {
             "lane": None,
             "id": job_id,
@@ -153,6 +155,7 @@ def _plain(which: JobFilter) -> dict[str, Any]:
 
 async def _cancel(tx: AsyncConnection[Any], ids: Sequence[int], by: str) -> None:
     """End what waits, mark what runs and ring for it; the mark holds when nobody hears."""
+    await tx.execute(statement("lock_jobs"), {"ids": ids})  # else one may start, or end its try, between the two
     marked = await tx.execute(statement("cancel_running"), {"ids": ids, "reason": by})
     running = [row["id"] for row in await marked.fetchall()]
     await tx.execute(statement("cancel_waiting"), {"ids": ids, "reason": by})

@@ -16,7 +16,7 @@ from psycopg.rows import DictRow, dict_row
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.statements import statement
-from delivery.errors import InvalidInput
+from delivery.errors import Conflict, InvalidInput
 from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JsonObject, NewJob
 
 #: The channel that rings for lanes with new work: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep".
@@ -34,6 +34,7 @@ class Lanes:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ids: dict[str, int] = {}
+        self._owners: dict[str, str | None] = {}
 
     async def ids(self, wanted: Mapping[str, tuple[str | None, JobKind]]) -> dict[str, int]:
         """Return the ids of lanes given as key -> (owner, kind), making those that are missing.
@@ -57,6 +58,9 @@ class Lanes:
             }
             await self._database.fetch(statement("ensure_lanes"), parameters)
             await self._read(missing)
+        for key, (owner_id, _) in wanted.items():
+            if self._owners[key] != owner_id:
+                raise Conflict(f"lane {key!r} is another owner's: name a lane of this owner's")
         return {key: self._ids[key] for key in wanted}
 
     async def find(self, key: str) -> int | None:
@@ -67,7 +71,8 @@ class Lanes:
 
     async def _read(self, keys: Sequence[str]) -> None:
         rows = await self._database.fetch(statement("read_lane_ids"), {"keys": list(keys)})
-        self._ids.update({row["key"]: row["id"] for row in rows})
+        self._ids |= {row["key"]: row["id"] for row in rows}
+        self._owners |= {row["key"]: row["owner_id"] for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +121,27 @@ class PostgresJobs:
             kind = self._find(job.kind)
             if job.options.priority not in _PRIORITIES:
                 raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
-            lanes.setdefault(job.options.lane or job.kind, (job.options.owner_id, kind))
+            if job.options.run_at is not None and job.options.run_at.tzinfo is None:
+                raise InvalidInput("run_at has no time zone: pass an aware datetime, such as datetime.now(UTC)")
+            lanes.setdefault(_lane(job), (job.options.owner_id, kind))
         ids = await self._lanes.ids(lanes)
         return [
             _Placed(
                 position,
                 job,
                 self._find(job.kind),
-                ids[job.options.lane or job.kind] * 8 + job.options.priority + 4,
+                ids[_lane(job)] * 8 + job.options.priority + 4,
                 _text(job.args),
             )
             for position, job in enumerate(jobs)
         ]
+
+
+def _lane(job: NewJob) -> str:
+    """Name the lane of a job: the one that it asks for, or that of its kind and owner."""
+    if job.options.lane is not None:
+        return job.options.lane
+    return job.kind if job.options.owner_id is None else f"{job.kind} of {job.options.owner_id}"
 
 
 async def _enqueue(tx: AsyncConnection[Any], placed: Sequence[_Placed]) -> list[Enqueued]:
@@ -188,6 +202,8 @@ def _digest(placed: _Placed) -> bytes:
 
 
 def _text(args: JsonObject) -> str:
+    if not isinstance(args, dict):
+        raise InvalidInput(f"job arguments are no JSON object: {type(args).__name__}")
     try:
         text = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()

@@ -215,7 +215,7 @@ class LaneBook:
         if lane is None:
             return
         kind = ask.slot & 7
-        if last_run_at is not None:
+        if last_run_at is not None and lane.floors.get(kind, FLOOR) >= ask.floor:  # else it was lowered meanwhile
             lane.floors[kind] = max(last_run_at - FLOOR_SLACK, FLOOR)
         if count < ask.slots and lane.wakes == ask.wakes:
             lane.ready.pop(kind, None)

@@ -40,7 +40,8 @@ class Listener:
         failures = 0
         while True:
             try:
-                connection = await asyncio.wait_for(self._database.connect(), ANSWER_WITHIN_S)
+                async with asyncio.timeout(ANSWER_WITHIN_S):
+                    connection = await self._database.connect()
                 async with connection:
                     if failures:
                         log.info("listening again")
@@ -59,4 +60,5 @@ class Listener:
         while True:
             async for notice in connection.notifies(timeout=CHECK_EVERY_S):
                 await self._hear(notice.channel, notice.payload)
-            await asyncio.wait_for(connection.execute("SELECT 1"), ANSWER_WITHIN_S)
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                await connection.execute("SELECT 1")

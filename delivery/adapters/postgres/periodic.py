@@ -17,8 +17,6 @@ from delivery.jobs import EnqueueOptions, JobId, Periodic, PeriodicRow
 
 log = logging.getLogger("tidings.periodic")
 
-_NAME = "periodic"
-
 
 class Ticker:
     """Lead, and while leading enqueue what is due.
@@ -35,6 +33,8 @@ class Ticker:
         self._holder = uuid4()
         self._turn = asyncio.Lock()
         self._resigned = False
+        # Who declares other periodics stands for another lead: during a deployment, each set has its leader.
+        self._name = "periodic " + ",".join(sorted(self._periodics))
         self.leads = False
 
     async def declare(self) -> None:
@@ -50,7 +50,7 @@ class Ticker:
     async def run(self) -> None:
         """Stand for leadership and tick, until cancelled or resigned."""
         self._resigned = False
-        while not self._resigned:
+        while self._periodics and not self._resigned:
             try:
                 async with self._turn:
                     await self.turn()
@@ -62,7 +62,7 @@ class Ticker:
 
     async def turn(self) -> None:
         """Take or renew the leadership; enqueue what is due where it is ours."""
-        parameters = {"name": _NAME, "holder": self._holder, "lease_for": self._lease}
+        parameters = {"name": self._name, "holder": self._holder, "lease_for": self._lease}
         won = await self._database.fetch(statement("lead"), parameters)
         if bool(won) != self.leads:
             log.info("leads the periodic jobs" if won else "no longer leads the periodic jobs")
@@ -77,7 +77,7 @@ class Ticker:
             if self.leads:
                 self.leads = False
                 with suppress(TidingsError):  # the leadership lapses by itself
-                    await self._database.fetch(statement("resign"), {"name": _NAME, "holder": self._holder})
+                    await self._database.fetch(statement("resign"), {"name": self._name, "holder": self._holder})
 
     async def rows(self) -> Sequence[PeriodicRow]:
         """List the periodics with their record."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -12,13 +13,14 @@ from psycopg import AsyncConnection
 
 from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, Crew, RuntimeSettings
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.ending import end
 from delivery.adapters.postgres.inspector import PostgresInspector
 from delivery.adapters.postgres.jobs import Lanes, PostgresJobs
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.periodic import Ticker
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.waits import Waits
-from delivery.errors import ConfigurationError, UnknownKind
+from delivery.errors import ConfigurationError, NotFound, UnknownKind
 from delivery.jobs import (
     DEFAULT,
     Enqueued,
@@ -34,6 +36,8 @@ from delivery.jobs import (
 
 __all__ = ["CANCEL_CHANNEL", "PostgresRuntime", "RuntimeSettings"]
 
+#: A tick holds a connection while it asks for its lane.
+SMALLEST_POOL = 2
 DONE_CHANNEL = "tidings_done"
 _LONGEST_PAUSE = timedelta(days=365)
 
@@ -63,6 +67,7 @@ class PostgresRuntime(PostgresInspector):
         self._crew.ended = self._waits.ended
         self._ears: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
+        self._ticking: list[asyncio.Task[None]] = []
 
     # Jobs
 
@@ -84,6 +89,8 @@ class PostgresRuntime(PostgresInspector):
         """Claim and run until `stop`."""
         if self._work is not None:
             return
+        if self._database.size < SMALLEST_POOL:
+            raise ConfigurationError(f"a pool of {self._database.size} is too small: {SMALLEST_POOL} are needed")
         await self.declare()
         self._work = asyncio.create_task(self._run())
 
@@ -91,20 +98,24 @@ class PostgresRuntime(PostgresInspector):
         """Stop in order: claim no more, grace, cancel, flush."""
         work, self._work = self._work, None
         if work is not None:
+            await end(self._ticking)
             await self._ticker.resign()
             await self._crew.stop(self._settings.grace if grace is None else grace)
-            work.cancel()
             await asyncio.gather(work, return_exceptions=True)
             self._crew = Crew(self._database, self._kinds, self._settings)
             self._crew.ended = self._waits.ended
         ears, self._ears = self._ears, None
         if ears is not None:
-            ears.cancel()
-            await asyncio.gather(ears, return_exceptions=True)
+            await end([ears])
 
     async def declare(self) -> None:
         """Keep a record of the periodics, so that they are listed before they ever ran."""
         await self._ticker.declare()
+        limits = {"keys": list(self._kinds), "limits": [kind.limit for kind in self._kinds.values()]}
+        async with self._database.transaction() as tx:
+            cursor = await tx.execute(statement("limit_kinds"), limits)
+            for row in await cursor.fetchall():
+                await tx.execute(statement("notify"), {"channel": LANES_CHANNEL, "payload": str(row["id"])})
 
     async def wait(self, job_id: JobId, timeout: timedelta) -> JobRow:
         """Return the job once it is final, or as it is when the time is over or too many wait."""
@@ -146,17 +157,18 @@ class PostgresRuntime(PostgresInspector):
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._crew.run())
-            tasks.create_task(self._ticker.run())
+            self._ticking = [tasks.create_task(self._ticker.run())]
 
     async def _lane_changed(self, name: str, parameters: dict[str, Any]) -> None:
         async with self._database.transaction() as tx:
             cursor = await tx.execute(statement(name), parameters)
             row = await cursor.fetchone()
-            if row is not None:
-                await tx.execute(statement("notify"), {"channel": LANES_CHANNEL, "payload": str(row["id"])})
+            if row is None:
+                raise NotFound(f"no lane {parameters['key']!r}: it comes with its first job")
+            await tx.execute(statement("notify"), {"channel": LANES_CHANNEL, "payload": str(row["id"])})
 
     async def _heard_end(self, _channel: str, payload: str) -> None:
-        if payload.isdigit():
+        if re.fullmatch(r"[0-9]{1,18}", payload):
             self._waits.ended(int(payload))
 
     async def __aenter__(self) -> Self:
@@ -174,11 +186,14 @@ def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[st
     if twice:
         raise ConfigurationError(f"declared twice: {', '.join(sorted(twice))}")
     for kind in kinds:
-        if not kind.name or kind.max_attempts < 1 or kind.limit < 1 or kind.timeout <= timedelta(0):
-            raise ConfigurationError(f"job kind {kind.name!r} needs a name, max_attempts, limit and timeout above 0")
+        shortest = min(kind.timeout, kind.timeout if kind.max_age is None else kind.max_age)
+        if not kind.name or kind.max_attempts < 1 or kind.limit < 1 or shortest <= timedelta(0):
+            raise ConfigurationError(
+                f"job kind {kind.name!r} needs a name, and max_attempts, limit, timeout and max_age above 0"
+            )
     known = {kind.name: kind for kind in kinds}
     for periodic in periodics:
-        if periodic.kind not in known:
+        if not periodic.name or periodic.kind not in known:
             raise ConfigurationError(
                 f"periodic {periodic.name!r} names the kind {periodic.kind!r}, which is not declared"
             )

@@ -133,7 +133,7 @@ def _columns(batch: Sequence[Result]) -> dict[str, Any]:
         "states": [r.state for r in batch],
         "delays": [r.delay_s for r in batch],
         "charges": [r.charges for r in batch],
-        "memos": [None if not r.memo else json.dumps(r.memo) for r in batch],
+        "memos": [_memo(r) for r in batch],
         "reasons": [_kept(r.reason) for r in batch],
         "took": [r.took_ms for r in batch],
         "outcomes": [_kept(r.outcome) for r in batch],
@@ -144,6 +144,15 @@ def _columns(batch: Sequence[Result]) -> dict[str, Any]:
         "bodies": [report.body for report in reports],
         "details": [_kept(report.detail) for report in reports],
     }
+
+
+def _memo(result: Result) -> str | None:
+    """Return a memo as JSON; one that is none is left out, and never costs the result."""
+    try:
+        return json.dumps(result.memo, allow_nan=False) if result.memo else None
+    except (TypeError, ValueError, RecursionError) as error:
+        log.error("the memo of job %d is no JSON and is left out: %s", result.id, error)
+        return None
 
 
 def _kept(text: str | None) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
@@ -29,8 +30,11 @@ class Shards:
         queues: Sequence[str],
         gained: Callable[[list[int]], Awaitable[None]],
         lost: Callable[[], None],
+        *,
+        shares: bool = True,
     ) -> None:
-        self._database, self._lease, self._queues = database, lease, list(queues)
+        """`queues` are those besides the default one, of which this process has no share where it `shares` not."""
+        self._database, self._lease, self._queues, self._shares = database, lease, list(queues), shares
         self._gained, self._lost = gained, lost
         self.worker = secrets.randbits(62)  #: random a process start
         self.owned: set[int] = set()
@@ -49,19 +53,20 @@ class Shards:
         if self.owned and called >= self._good_until:
             self.drop()
         me = {"worker": self.worker, "lease_for": self._lease}
-        [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
-        share = -(-SHARDS // row["workers"])
+        share = 0
+        if self._shares:
+            [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
+            share = -(-SHARDS // row["workers"])
         if self.owned:
             kept = await self._database.fetch(statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True)
             self._keep({r["id"] for r in kept})
         shared = sorted(shard for shard in self.owned if shard < SHARDS)
         if len(shared) > share:
-            await self._give_back(shared[share:])
+            await self._give_back(random.sample(shared, len(shared) - share))  # lanes crowd in the low ones
         self._good_until = called + self._lease.total_seconds()
         gained = await self._grab([DEFAULT_QUEUE], share - len(shared)) + await self._grab(self._queues, SHARDS)
         if gained:
-            self.owned |= set(gained)
-            await self._gained(gained)
+            await self._gained(gained)  # which also makes them ours, once it knows what is in flight there
 
     async def _grab(self, queues: list[str], want: int) -> list[int]:
         if not queues or want <= 0:

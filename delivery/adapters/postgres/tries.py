@@ -16,7 +16,7 @@ from psycopg.rows import DictRow
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.settler import Result
 from delivery.attempts import Report
-from delivery.jobs import Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze
+from delivery.jobs import Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze, default_backoff
 
 log = logging.getLogger("tidings.jobs")
 
@@ -41,6 +41,7 @@ class Flight:
     started_at: float  #: on the loop's clock
     task: asyncio.Task[Result | None] | None = None
     cancelled_by: str | None = None
+    told: bool = False  #: the handler was told to stop; once is enough
     lapsed: bool = False
 
     @property
@@ -53,7 +54,10 @@ class Flight:
         return not self.lapsed and boot_time() < self.good_until
 
     def cancel(self) -> None:
-        """Stop the handler."""
+        """Stop the handler; what it does then is not cut short by a second call."""
+        if self.told:
+            return
+        self.told = True
         if self.task is not None:
             self.task.cancel()
 
@@ -72,6 +76,10 @@ def refusal(flight: Flight, kind: JobKind | None) -> Result | None:
     if kind.max_age is not None and row["age_s"] > kind.max_age.total_seconds():
         return Result(**base, state="discarded", reason="expired")
     return None
+
+
+class _Broken(Exception):
+    """What a handler raised that is no `Exception`."""
 
 
 async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = random.random) -> Result | None:
@@ -94,9 +102,12 @@ async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = rando
         async with asyncio.timeout(kind.timeout.total_seconds()):
             ended = await kind.handler(job)
     except asyncio.CancelledError as error:
-        ended = error
-    except Exception as error:
-        ended = error
+        task = asyncio.current_task()
+        ended = error if task is not None and task.cancelling() else _Broken("CancelledError, which nobody asked for")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a handler raises is its own failure, and never the worker's
+        ended = error if isinstance(error, Exception) else _Broken(_text(error))
     if flight.lapsed:
         return None
     took_ms = min(int((time.monotonic() - started) * 1000), 2_147_483_647)
@@ -139,7 +150,7 @@ def _failure(flight: Flight, kind: JobKind, error: Exception) -> Retry:
         report = Report(code="job_timeout", detail=f"not done within {kind.timeout}, or a timeout of its own")
         return Retry(None, report)
     log.error("job %d (%s) failed", flight.row["id"], kind.name, exc_info=error)
-    return Retry(None, Report(code="error", detail=f"{type(error).__name__}: {error}"))
+    return Retry(None, Report(code="error", detail=_text(error)))
 
 
 def _failed(flight: Flight, kind: JobKind, retry: Retry, make: Make, jitter: Callable[[], float]) -> Result:
@@ -149,8 +160,25 @@ def _failed(flight: Flight, kind: JobKind, retry: Retry, make: Make, jitter: Cal
         return make(
             state="discarded", reason="exhausted", charges=True, outcome=report.outcome or "failed", report=report
         )
-    delay = kind.backoff(spent) * (0.9 + 0.2 * jitter()) if retry.delay is None else retry.delay
+    delay = _backoff(kind, spent) * (0.9 + 0.2 * jitter()) if retry.delay is None else retry.delay
     return replace(_again(make, delay, report, retry.memo, outcome="failed"), charges=True)
+
+
+def _backoff(kind: JobKind, spent: int) -> timedelta:
+    try:
+        return min(kind.backoff(spent), LONGEST_DELAY)
+    except Exception:
+        log.exception("the backoff of kind %s failed; the default one is used", kind.name)
+        return default_backoff(spent)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, _Broken):
+        return str(error)
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, whose text cannot be had"
 
 
 def _again(make: Make, delay: timedelta, report: Report | None, memo: JsonObject | None, *, outcome: str) -> Result:

@@ -10,7 +10,8 @@ WITH r AS (
 ), gone AS (
   DELETE FROM tidings.job AS j USING r
   WHERE j.id = r.id AND j.lease = r.lease AND (r.state NOT IN ('retryable', 'pending') OR j.cancelled_by IS NOT NULL)
-  RETURNING j.id, j.kind, j.lane, j.args, j.priority, j.run_at, j.attempt, j.spent + r.charges::int AS spent,
+  RETURNING j.id, j.kind, j.lane, j.args, j.priority, j.run_at,
+            j.attempt - (r.outcome IS NULL)::int AS attempt, j.spent + r.charges::int AS spent,
             j.max_attempts, j.queued_at, j.created_at,
             CASE WHEN r.state IN ('retryable', 'pending') THEN 'cancelled' ELSE r.state END AS state,
             CASE WHEN r.state IN ('retryable', 'pending') THEN j.cancelled_by ELSE r.reason END AS reason,
@@ -21,7 +22,7 @@ WITH r AS (
   SET state = CASE WHEN r.state = 'pending' AND j.attempt = 1 THEN 'pending' ELSE 'retryable' END,
       lease = NULL, lease_until = NULL,
       run_at = CASE WHEN r.state = 'pending' THEN j.run_at ELSE clock_timestamp() + make_interval(secs => r.delay_s) END,
-      attempt = CASE WHEN r.state = 'pending' THEN j.attempt - 1 ELSE j.attempt END,
+      attempt = CASE WHEN r.outcome IS NULL THEN j.attempt - 1 ELSE j.attempt END,
       spent = j.spent + r.charges::int,
       memo = CASE WHEN r.state = 'pending' THEN j.memo ELSE r.memo END,
       code = coalesce(r.code, j.code),

@@ -1,0 +1,19 @@
+"""End tasks for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+
+async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
+    """Cancel tasks and wait for their end.
+
+    Why: `asyncio.wait_for` of Python 3.11, which psycopg uses, swallows a cancel that comes as its own wait ends;
+    whoever was not stopped by the first is by the second.
+    """
+    waiting = {task for task in tasks if not task.done()}
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=0.1)

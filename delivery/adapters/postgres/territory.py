@@ -1,0 +1,146 @@
+"""Which lanes are this process's, and what it knows of them.
+
+Whoever owns a shard knows its lanes alone: it reads their rows, counts what others still have in flight there when
+it takes over, and finds their work by what rings and by sweeping.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.lanes import Lane, LaneBook
+from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
+from delivery.adapters.postgres.statements import statement
+from delivery.adapters.postgres.tries import Flight
+
+_RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
+_LONGEST_ALARM_S = 3600.0
+
+
+class Territory:
+    """The lanes of the shards that this process owns."""
+
+    def __init__(
+        self,
+        database: Database,
+        queues: Sequence[str],
+        shard_lease: timedelta,
+        flights: Mapping[int, Flight],
+    ) -> None:
+        self._database, self._flights = database, flights
+        self.book = LaneBook()
+        shares = not queues or DEFAULT_QUEUE in queues
+        own = sorted(set(queues) - {DEFAULT_QUEUE})
+        self.shards = Shards(database, shard_lease, own, self._gained, self._lost, shares=shares)
+        self.sweep_now = asyncio.Event()  #: something may have been missed
+        self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
+        self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
+        self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
+
+    def rung(self, payload: str) -> None:
+        """Take what an enqueue rang: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep"."""
+        if payload == "*":
+            self.sweep_now.set()
+            return
+        for word in payload.split(","):
+            found = _RUNG.fullmatch(word)
+            if found is None:
+                continue  # anybody may ring
+            slot, due = int(found[1]), now() + float(found[2] or 0)
+            if self._is_elsewhere(slot >> 3):
+                continue
+            if (slot >> 3) not in self.book:
+                self._unseen[slot] = min(due, self._unseen.get(slot, due))
+            elif found[2]:
+                self.book.wake_at(slot, due)
+            else:
+                self.book.wake(slot)
+
+    def _is_elsewhere(self, lane_id: int) -> bool:
+        shard = self._elsewhere.get(lane_id)
+        return shard is not None and shard not in self.shards.owned
+
+    async def _gained(self, shards: list[int]) -> None:
+        """Take over: what others have in flight counts while its lease stands; everything else is swept."""
+        rows = await self._database.fetch(statement("read_flights"), {"shards": shards}, quick=True)
+        self._foreign |= {row["id"]: row["lane"] >> 3 for row in rows if row["id"] not in self._flights}
+        self.shards.owned |= set(shards)
+        await self.learn({row["lane"] >> 3 for row in rows})
+        self.sweep_now.set()
+
+    async def look_again(self) -> None:
+        """See which jobs of others, in lanes of ours, have landed; their workers lengthen their leases, too."""
+        foreign = dict(self._foreign)
+        if not foreign:
+            return
+        rows = await self._database.fetch(statement("read_leased"), {"ids": list(foreign)}, quick=True)
+        for job_id in foreign.keys() - {row["id"] for row in rows if row["id"] not in self._flights}:
+            lane_id = self._foreign.pop(job_id, None)
+            if lane_id is not None:
+                self.book.land(lane_id)
+                self.sweep_now.set()
+
+    def _lost(self) -> None:
+        self.book.forget(keep=self.shards.owned)
+        self._foreign = {job_id: lane_id for job_id, lane_id in self._foreign.items() if lane_id in self.book}
+
+    async def learn(self, lane_ids: Iterable[int]) -> None:
+        """Read the rows of lanes."""
+        wanted = list(lane_ids)
+        if not wanted:
+            return
+        rows = await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True)
+        moment = now()
+        for row in rows:
+            if row["shard"] not in self.shards.owned:
+                self._elsewhere[row["id"]] = row["shard"]
+                continue
+            known = row["id"] in self.book
+            lane = Lane(
+                row["id"],
+                row["owner_id"],
+                row["job_limit"],
+                row["shard"],
+                on=row["is_on"],
+                paused_until=moment + row["paused_s"],
+                cautious=row["is_cautious"],
+            )
+            self.book.learn(lane)
+            if not known:
+                mine = [flight.lane_id for flight in self._flights.values()]
+                for lane_id in (*mine, *self._foreign.values()):
+                    if lane_id == row["id"]:
+                        self.book.take_off(row["id"])
+
+    async def sweep(self) -> None:
+        """Look at every lane of ours that has rows."""
+        shards = sorted(self.shards.owned)
+        if not shards:
+            return
+        heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
+        await self.learn({row["lane"] >> 3 for row in heads if (row["lane"] >> 3) not in self.book})
+        for row in heads:
+            if row["due_in_s"] <= 0:
+                self.book.wake(row["lane"], floor=row["run_at"])
+            else:
+                self.book.wake_at(row["lane"], now() + min(row["due_in_s"], _LONGEST_ALARM_S))
+
+    async def see(self) -> None:
+        """Read the rows of lanes that rang and were not known, and wake them when they are due."""
+        if not self._unseen:
+            return
+        slots = dict(self._unseen)
+        await self.learn({slot >> 3 for slot in slots})
+        for slot, due in slots.items():
+            if self._unseen.get(slot) == due:
+                del self._unseen[slot]
+            self.book.wake_at(slot, due)
+
+
+def now() -> float:
+    """Return the time that alarms and pauses are counted on."""
+    return asyncio.get_running_loop().time()
