@@ -58,6 +58,8 @@ class BoundRecorder(Protocol):
             PayloadTooLarge: over `MAX_PAYLOAD_BYTES`.
             IdempotencyConflict: the key was used for other content.
             TransactionConflict: run the whole transaction again.
+            Conflict: an earlier statement of this transaction failed.
+            ConfigurationError: the role may not record, or the transaction is read-only.
             Unavailable: the database did not answer.
         """
 
