@@ -1,0 +1,111 @@
+"""A network between platform and database: it carries bytes, and at will resets, stalls or delays them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+
+#: Close with a reset instead of an orderly end.
+_AT_ONCE = struct.pack("ii", 1, 0)
+
+
+class Proxy:
+    """Carries TCP connections to a PostgreSQL server, wherever that listens."""
+
+    def __init__(self, dsn: str) -> None:
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+        self._host, self._port = str(parts["host"]), int(parts.get("port") or 5432)
+        self._streams: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
+        self._stalled: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.delay_s = 0.0  #: of every piece, one way
+        self.port = 0
+
+    def dsn(self, dsn: str) -> str:
+        """Return the connection string that leads through here."""
+        return psycopg.conninfo.make_conninfo(dsn, host="127.0.0.1", port=self.port, sslmode="disable")
+
+    @property
+    def connections(self) -> int:
+        """Count the connections that stand, stalled or not."""
+        return len(self._streams)
+
+    def reset(self) -> int:
+        """Reset every connection, on both sides; returns how many."""
+        streams = list(self._streams)
+        for pair in streams:
+            for writer in pair:
+                with suppress(OSError):
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                writer.transport.abort()
+        return len(streams)
+
+    def stall(self) -> int:
+        """Swallow what these connections carry from now on; both sides believe that they stand. New ones work."""
+        self._stalled |= {writer for pair in self._streams for writer in pair}
+        return len(self._streams)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            there, back = await self._dial()
+        except OSError:
+            writer.transport.abort()  # the server is down
+            self._tasks.discard(task)
+            return
+        pair = (writer, back)
+        self._streams.add(pair)
+        try:
+            await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            for side in pair:
+                side.transport.abort()
+            self._streams.discard(pair)
+            self._stalled -= set(pair)
+            self._tasks.discard(task)
+
+    async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._host.startswith("/"):
+            return await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
+        return await asyncio.open_connection(self._host, self._port)
+
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65_536):
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
+            if target not in self._stalled:
+                target.write(data)
+                await target.drain()
+        if target in self._stalled:  # a side that gave up: the other is not told
+            await asyncio.get_running_loop().create_future()
+        raise ConnectionResetError
+
+    async def stop(self) -> None:
+        """Cut everything."""
+        self.reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def proxying(dsn: str) -> AsyncIterator[Proxy]:
+    """Open a way to the server of this connection string."""
+    proxy = Proxy(dsn)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, backlog=512)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.stop()
