@@ -196,6 +196,8 @@ class _Parts:
                 if worker:
                     await self.runtime.start()
                 started()
+                if worker:
+                    await self.runtime.watch()
                 await asyncio.get_running_loop().create_future()  # until cancelled
             finally:
                 self.relay.stop()
@@ -321,6 +323,7 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, dsn))
         stack.push_async_callback(database.close)
         stack.push_async_callback(parts.channel.aclose)
+        stack.push_async_callback(parts.runtime.stop)
         await database.open()
         await parts.read_switches()
         yield parts.app()

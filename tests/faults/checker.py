@@ -167,9 +167,7 @@ def _judge_job(
         verdict.two_states.append(f"{name}: job {job.id} is {job.state} with {good} good of the attempts {numbers}")
 
 
-def _judge_acceptances(
-    name: str, tries: list[Try], accepted: list[Acceptance], books: Books, verdict: Verdict
-) -> None:
+def _judge_acceptances(name: str, tries: list[Try], accepted: list[Acceptance], books: Books, verdict: Verdict) -> None:
     if len({each.digest for each in accepted}) > 1:
         verdict.invented.append(f"{name}: two tries said different things")
     for each in accepted:
@@ -219,6 +217,4 @@ def explain(
 
 def _straggles(lost: Try, at: float, thaws: Sequence[float]) -> bool:
     """Say whether a lost try may have been read that late: just after its end, or after its process thawed."""
-    return lost.ended_at < at and any(
-        begin <= at <= begin + STRAGGLING_S for begin in (lost.ended_at, *thaws)
-    )
+    return lost.ended_at < at and any(begin <= at <= begin + STRAGGLING_S for begin in (lost.ended_at, *thaws))

@@ -1,4 +1,4 @@
-"""A receiver: `python -m tests.faults.receiver LEDGER SEED`. It says its port, then accepts until it is killed.
+"""A receiver: `python -m tests.faults.receiver LEDGER SEED`. It writes its port, then accepts until it is killed.
 
 What it accepts is written before it answers. A delivery's first visit may go wrong, as the seed will have it: refused,
 accepted without a word, or accepted and answered when nobody waits any more. Later visits are always accepted.
@@ -69,9 +69,9 @@ class LedgerReceiver(Receiver):
 
 async def main(ledger: str, seed: str) -> None:
     """Accept until killed."""
-    receiver = LedgerReceiver(Ledger(Path(ledger)), seed)
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0, backlog=1024)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    lines = Ledger(Path(ledger))
+    server = await asyncio.start_server(LedgerReceiver(lines, seed).serve, "127.0.0.1", 0, backlog=1024)
+    lines.write(port=server.sockets[0].getsockname()[1])
     await server.serve_forever()
 
 

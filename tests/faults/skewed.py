@@ -1,4 +1,4 @@
-"""A process of the platform whose wall clock is wrong: `python -m tests.faults.skewed ROLE`, SKEW_S from the environment.
+"""A process of the platform whose wall clock is off: `python -m tests.faults.skewed ROLE`, by SKEW_S seconds.
 
 No clock of the machine is touched. In this process alone `time.time` and `time.time_ns` are off, and so is `datetime`
 in every module of the platform: all that it can read a wall clock by. Clocks that only count (monotonic, boot) are

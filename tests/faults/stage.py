@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -121,7 +122,7 @@ class Stage:
         self.processes[name].freeze()
         self.fault(f"freeze {name}")
         yield
-        os.kill(self.processes[name].pid, 18)  # SIGCONT
+        os.kill(self.processes[name].pid, signal.SIGCONT)
         self._faults.write(what="thaw", name=name)
 
     def fault(self, what: str, **more: float) -> None:
@@ -161,9 +162,7 @@ class Stage:
     async def _recorded(self, events: int) -> None:
         """Wait until so many were committed."""
         produced = self.home / "produced"
-        await eventually(
-            lambda: sum(fate == "committed" for fate in fates(produced).values()) >= events, PATIENCE_S
-        )
+        await eventually(lambda: sum(fate == "committed" for fate in fates(produced).values()) >= events, PATIENCE_S)
 
     async def verdict(self) -> Verdict:
         """Give the platform its time to end everything, then judge."""
@@ -186,14 +185,15 @@ class Stage:
 
     async def set_up(self) -> None:
         """Start the receiver, and subscribe its endpoints to the one type of event."""
-        receiver = await self.spawn("receiver", "tests.faults.receiver", str(self.home / "received"), self.seed)
-        port = int(await receiver.word())
+        received = self.home / "received"
+        await self.spawn("receiver", "tests.faults.receiver", str(received), self.seed)
+        first = await eventually(lambda: next(ledger.read(received), None), PATIENCE_S)
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute("CREATE TABLE public.change (event uuid PRIMARY KEY)")
         async with open_app(settings_of(self.dsn, {"keys": self.keys} | self.pace)) as app:
             await app.event_types.declare(TYPE, by="test", exposure=Exposure.WEBHOOK)
             for path in PATHS:
-                url, timeout = f"http://127.0.0.1:{port}{path}", timedelta(seconds=DEADLINE_S)
+                url, timeout = f"http://127.0.0.1:{first['port']}{path}", timedelta(seconds=DEADLINE_S)
                 endpoint, _ = await app.endpoints.add(OWNER, url, by="test", policy="quick", timeout=timeout)
                 await app.subscriptions.add(OWNER, f"to {path}", [TYPE], endpoint.id, by="test", future=True)
                 self.places[path] = str(endpoint.id)
@@ -209,9 +209,7 @@ async def on_stage(
     dsn: str, home: Path, seed: str, size: Size, *, through: str | None = None, **pace: str
 ) -> AsyncIterator[Stage]:
     """Set the stage on a migrated database that nobody else uses; `home` is an empty folder for the ledgers."""
-    stage = Stage(
-        home=home, dsn=dsn, through=through or dsn, seed=seed, size=size, keys=new_keys(), pace=PACE | pace
-    )
+    stage = Stage(home=home, dsn=dsn, through=through or dsn, seed=seed, size=size, keys=new_keys(), pace=PACE | pace)
     try:
         await stage.set_up()
         yield stage

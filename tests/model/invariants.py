@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .state import Job, Seen, State
+from .state import Seen, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,3 @@ INVARIANTS: tuple[Callable[[Look], None], ...] = (
     one_owner_a_shard,
     changed_by_its_holder_only,
 )
-
-
-def first_job(jobs: dict[int, Job], nth: int) -> Job | None:
-    """Choose a job by number, whatever the number."""
-    return jobs[sorted(jobs)[nth % len(jobs)]] if jobs else None

@@ -86,6 +86,7 @@ class Store:
                 line.connection.execute("SET lock_timeout = '15s'")
                 line.connection.commit()
             self.aside = stack.enter_context(connect(self.dsn, row_factory=dict_row, autocommit=True))
+            self.aside.execute("SET lock_timeout = '15s'")
             self._threads = stack.enter_context(ThreadPoolExecutor(LINES))
             self._stack = stack.pop_all()
         return self

@@ -8,29 +8,25 @@ statement ends, against what is committed by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from delivery.adapters.postgres.lanes import FLOOR
 from delivery.adapters.postgres.settler import Result, _columns
 from delivery.adapters.postgres.tries import Flight, refusal
-from delivery.jobs import FINAL_STATES, Job as HandedJob, JobKind
+from delivery.jobs import FINAL_STATES, JobKind
+from delivery.jobs import Job as HandedJob
 
-from .invariants import INVARIANTS, Look, first_job
-from .lines import Call, Line, Outcome, Rows, Store
-from .state import FORCED, PLAIN, READ, Claim, Job, Seen, Shard, State, seen
+from .lines import Call, Line, Outcome, Rows
+from .owners import Owners
+from .state import PLAIN, Claim, Job
+from .table import HOUR, MARGIN, Table, holds, nth, worker
 
-HOUR, MARGIN = timedelta(hours=1), timedelta(minutes=1)
-WORKERS = 3
-QUEUES = ("first", "second")
 ANY_FINAL = [state.value for state in FINAL_STATES]
 LAPSE_JOB = "UPDATE tidings.job SET lease_until = now() - interval '1 second' WHERE id = %s"
-SET_SHARD = "UPDATE tidings.shard SET until = now() + %s WHERE id = %s"
 OUTCOMES: dict[str, dict[str, Any]] = {
     "completed": {"state": "completed", "outcome": "completed"},
     "failed": {"state": "retryable", "outcome": "failed", "charges": True},
@@ -48,73 +44,24 @@ async def _never(_: HandedJob) -> None:
 
 KINDS = {name: JobKind(name=name, handler=_never) for name in ("plain", "brief")}
 
-nth, holds, worker = st.integers(0, 9), st.booleans(), st.integers(1, WORKERS)
 key = st.sampled_from([None, None, ("key", 1), ("identity", 1), ("identity", 2)])
 
 
-class Protocol(RuleBasedStateMachine):
+class Protocol(Owners):
     """Everything that may happen to a job, in any order."""
 
-    def __init__(self, store: Store, shards: tuple[int, int], lanes: tuple[int, int]) -> None:
-        super().__init__()
-        store.clear()
-        self.store, self.shards, self.lanes = store, shards, lanes
-        self.told = State(shards={shard: Shard() for shard in shards})
-        self.claims: list[Claim] = []
-        self.tokens = 0
-        self.put_back: set[int] = set()
-        self.before = self.look()
-        self.sound = False  #: nothing has failed so far
+    @initialize(first=key, second=key)
+    def begin(self, first: tuple[str, int] | None, second: tuple[str, int] | None) -> None:
+        self.enqueue(lane=0, kind="plain", key=first, hold=False)
+        self.enqueue(lane=1, kind="brief", key=second, hold=False)
 
-    def look(self) -> Seen:
-        [row] = self.store.aside.execute(READ, {"margin": MARGIN, "shards": list(self.shards)}).fetchall()
-        return seen(row)
-
-    @initialize(first=worker, second=worker)
-    def own(self, first: int, second: int) -> None:
-        for who, queue in zip((first, second), (0, 1), strict=True):
-            self._grab(who, queue, hold=False)
-
-    @invariant()
-    def holds(self) -> None:
-        self.sound = False
-        look = Look(self.look(), self.before, self.told, self.put_back)
-        for rule_ in INVARIANTS:
-            rule_(look)
-        self.before, self.put_back, self.sound = look.now, set(), True
-
-    def teardown(self) -> None:
-        if self.sound:
-            self._finish()
-        self.store.clear()
-
-    # Steps ------------------------------------------------------------------------------------------------------
-
-    def has_idle(self) -> bool:
-        return any(line.idle for line in self.store.lines)
-
-    def is_free(self, thing: object) -> bool:
-        """Say whether a call may touch a thing: one waits at most, so that their order is certain."""
-        return self.has_idle() and self.store.waiter(thing) is None
-
-    def start(self, call: Call, hold: bool, **more: bool) -> None:
-        self.sound = False
-        self.store.start(call, hold=hold, **more)
-
-    def change(self, job_id: int, changed: Callable[[Job], Job]) -> Outcome:
-        """Say what a statement does to one job, as it is now, once it is committed."""
-        job = changed(self.told.jobs[job_id])
-
-        def commit() -> None:
-            self.told.jobs[job_id] = job
-
-        return Outcome(frozenset([("job", job_id)]), commit)
-
-    @precondition(has_idle)
+    @precondition(Table.has_idle)
     @rule(lane=st.integers(0, 1), kind=st.sampled_from(sorted(KINDS)), key=key, hold=holds)
     def enqueue(self, lane: int, kind: str, key: tuple[str, int] | None, hold: bool) -> None:
-        if key is not None and not self.is_free(key):
-            return
+        if key is not None:
+            kind = ("brief", "plain")[key[1] - 1]  # of which the identity is, too
+            if not self.is_free(key):
+                return
         name, keys = "enqueue_jobs", {}
         if key is not None and key[0] == "key":
             name, keys = "enqueue_by_key", {"digests": [bytes([key[1]])]}
@@ -145,12 +92,12 @@ class Protocol(RuleBasedStateMachine):
 
         self.start(Call(run, key, judge), hold)
 
-    @precondition(has_idle)
+    @precondition(Table.has_idle)
     @rule(worker=worker, slots=st.integers(1, 3), hold=holds)
     def claim(self, worker: int, slots: int, hold: bool) -> None:
         self._claim(worker, slots, hold)
 
-    @precondition(lambda self: self.is_free("gate"))
+    @precondition(lambda self: self.is_free("gate") and self.store.holder("gate") is None)
     @rule(worker=worker, hold=holds)
     def claim_and_stall(self, worker: int, hold: bool) -> None:
         """Take the snapshot of a claim now, and its rows later."""
@@ -171,7 +118,9 @@ class Protocol(RuleBasedStateMachine):
     def _claim(self, worker: int, slots: int, hold: bool, *, stalls: bool = False) -> None:
         self.tokens += 1
         token = self.tokens
-        asks = [(lane * 8 + kind, shard) for lane, shard in zip(self.lanes, self.shards, strict=True) for kind in (0, 4)]
+        asks = [
+            (lane * 8 + kind, shard) for lane, shard in zip(self.lanes, self.shards, strict=True) for kind in (0, 4)
+        ]
         parameters = {
             "lanes": [slot for slot, _ in asks],
             "shards": [shard for _, shard in asks],
@@ -202,7 +151,8 @@ class Protocol(RuleBasedStateMachine):
                 self.told.jobs |= {job.id: job for job in claimed}
                 told()
 
-            return Outcome(frozenset(("job", job.id) for job in claimed), commit, told)
+            gate = ["gate"] if stalls else []  # held until the transaction ends
+            return Outcome(frozenset([*(("job", job.id) for job in claimed), *gate]), commit, told)
 
         self.start(
             Call(lambda line: line.rows("claim_jobs", parameters, stall=stalls), "gate" if stalls else None, judge),
@@ -254,19 +204,10 @@ class Protocol(RuleBasedStateMachine):
         columns = {"ids": [claim.job_id], "leases": [claim.token], "lease_for": HOUR}
         self.start(Call(lambda line: line.rows("renew_leases", columns), ("job", claim.job_id), judge), hold)
 
-    @rule(nth=nth)
-    def lapse(self, nth: int) -> None:
-        """The worker that runs a job is silent for longer than its lease."""
-        running = {job.id: job for job in self.told.jobs.values() if job.token is not None}
-        job = first_job(running, nth)
-        if job is not None and self.store.holder(("job", job.id)) is None:
-            self.store.aside.execute(LAPSE_JOB, [job.id])
-            self.told.jobs[job.id] = job.silent()
-
     @precondition(lambda self: self.told.jobs and self.has_idle())
     @rule(nth=nth, by=st.sampled_from(["ann", "bob"]), hold=holds)
     def cancel(self, nth: int, by: str, hold: bool) -> None:
-        found = first_job(self.told.jobs, nth)
+        found = self.choose(nth)
         if found is None or not self.is_free(("job", found.id)):
             return
         parameters = {"ids": [found.id], "reason": by}
@@ -286,9 +227,11 @@ class Protocol(RuleBasedStateMachine):
     @rule(nth=nth, states=st.sampled_from([ANY_FINAL, ["discarded"]]), hold=holds)
     def retry(self, nth: int, states: list[str], hold: bool) -> None:
         """A person retries one job, or replays what was discarded."""
-        found = first_job(self.told.jobs, nth)
-        if found is None or not self.is_free(("job", found.id)):
-            return
+        found = self.choose(nth)
+        if found is not None and self.is_free(("job", found.id)):
+            self._retry(found, states, hold)
+
+    def _retry(self, found: Job, states: list[str], hold: bool) -> None:
         one, was_final = states == ANY_FINAL, found.is_final or states != ANY_FINAL
 
         def run(line: Line) -> Rows:
@@ -312,7 +255,7 @@ class Protocol(RuleBasedStateMachine):
 
         self.start(Call(run, ("job", found.id), judge), hold)
 
-    @precondition(has_idle)
+    @precondition(Table.has_idle)
     @rule(hold=holds)
     def expire(self, hold: bool) -> None:
         """Discard what is too old and does not run, of one kind."""
@@ -329,58 +272,51 @@ class Protocol(RuleBasedStateMachine):
 
         self.start(Call(lambda line: line.rows("expire_jobs", parameters), None, judge), hold)
 
-    # Shards -----------------------------------------------------------------------------------------------------
+    # Transactions and time --------------------------------------------------------------------------------------
 
-    @precondition(has_idle)
-    @rule(worker=worker, queue=st.integers(0, 1), hold=holds)
-    def grab(self, worker: int, queue: int, hold: bool) -> None:
-        self._grab(worker, queue, hold)
+    @precondition(lambda self: any(line.outcome for line in self.store.lines))
+    @rule(nth=nth, commit=st.sampled_from([True, True, False]))
+    def end(self, nth: int, commit: bool) -> None:
+        """Commit what is under way; or cut its connection."""
+        held = [line for line in self.store.lines if line.outcome]
+        self.sound = False
+        self.store.end(held[nth % len(held)], commit=commit)
 
-    def _grab(self, worker: int, queue: int, hold: bool) -> None:
-        shard = self.shards[queue]
-        parameters = {"worker": worker, "lease_for": HOUR, "queues": [QUEUES[queue]], "want": 64}
+    @rule(nth=nth)
+    def lapse(self, nth: int) -> None:
+        """The worker that runs a job is silent for longer than its lease."""
+        job = self.choose(nth, running=True)
+        if job is not None and self.store.holder(("job", job.id)) is None:
+            self.store.aside.execute(LAPSE_JOB, [job.id])
+            self.told.jobs[job.id] = job.silent()
 
-        def judge(rows: Rows) -> Outcome:
-            free = self.told.shards[shard].lease == "lapsed" and self.store.holder(("shard", shard)) is None
-            assert [row["id"] for row in rows] == [shard] * free, "a shard was taken that was not free, or not taken"
-            return self._own(shard, worker) if free else Outcome()
+    def teardown(self) -> None:
+        if self.sound:
+            self._finish()
+        self.store.clear()
 
-        self.start(Call(lambda line: line.rows("grab_shards", parameters), None, judge), hold)
-
-    def _own(self, shard: int, worker: int, lease: str = "fresh") -> Outcome:
-        return Outcome(
-            frozenset([("shard", shard)]), lambda: self.told.shards.update({shard: Shard(worker, lease)})
-        )
-
-    @precondition(has_idle)
-    @rule(worker=worker, queue=st.integers(0, 1), gives_back=st.booleans(), hold=holds)
-    def keep(self, worker: int, queue: int, gives_back: bool, hold: bool) -> None:
-        """Renew the lease of a shard, or give it back."""
-        shard = self.shards[queue]
-        if not self.is_free(("shard", shard)):
-            return
-        parameters = {"worker": worker, "shards": [shard], "lease_for": HOUR}
-
-        def run(line: Line) -> Rows:
-            if not gives_back:
-                return line.rows("renew_shards", parameters)
-            return [{"count": line.connection.execute(line.texts("release_shards"), parameters).rowcount}]
-
-        def judge(rows: Rows) -> Outcome:
-            told = self.told.shards[shard]
-            if gives_back:
-                return self._own(shard, worker, "lapsed") if told.owner == worker else Outcome()
-            can = told.owner == worker and told.lease != "lapsed"
-            assert len(rows) == can, "a shard was renewed by another, or after its lease"
-            return self._own(shard, worker) if can else Outcome()
-
-        self.start(Call(run, ("shard", shard), judge), hold)
-
-    @rule(queue=st.integers(0, 1), lease=st.sampled_from(["waning", "lapsed"]))
-    def age(self, queue: int, lease: str) -> None:
-        """The owner of a shard is silent for almost as long as its lease, or for longer."""
-        shard = self.shards[queue]
-        if self.told.shards[shard].lease != "lapsed" and self.store.holder(("shard", shard)) is None:
-            left = MARGIN / 2 if lease == "waning" else -MARGIN
-            self.store.aside.execute(SET_SHARD, [left, shard])
-            self.told.shards[shard] = Shard(self.told.shards[shard].owner, lease)
+    def _finish(self) -> None:
+        """Let every worker die, and one that is new end every job: nothing is stuck."""
+        if self.store.waiter("gate"):
+            self.go_on()
+        while held := [line for line in self.store.lines if line.outcome]:
+            self.store.end(held[0], commit=True)
+        for queue in (0, 1):
+            self.age(queue=queue, lease="lapsed")
+            self.holds()
+            self._grab(9, queue, hold=False)
+        for _ in range(3):
+            for job in [job for job in self.told.jobs.values() if not job.is_final]:
+                if job.token is not None:
+                    self.store.aside.execute(LAPSE_JOB, [job.id])
+                    self.told.jobs[job.id] = job.silent()
+                elif not job.due:
+                    self._retry(job, ANY_FINAL, hold=False)
+            known = len(self.claims)
+            self._claim(9, 99, hold=False)
+            for claim in self.claims[known:]:
+                done = claim.refused or Result(id=claim.job_id, lease=claim.token, **OUTCOMES["completed"])
+                self._settle(claim, done, hold=False)
+        self.holds()
+        left = [job for job in self.told.jobs.values() if not job.is_final]
+        assert not left, f"{left} can never end"

@@ -69,6 +69,12 @@ class Job:
             return replace(job, state="pending" if self.attempt == 1 else "retryable")
         return replace(job, state="retryable", due=result.delay_s == 0, slot=self.slot & ~7 | PLAIN)
 
+    def silent(self) -> Job:
+        return replace(self, lapsed=True)
+
+    def renewed(self) -> Job:
+        return replace(self, lapsed=False)
+
     def cancelled(self, by: str) -> Job:
         """End it where it waits; where it runs, keep who asked first."""
         if self.state == "running":

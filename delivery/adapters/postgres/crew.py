@@ -35,6 +35,8 @@ CLAIM_BATCH = 200
 #: A try that takes longer than this drags, in seconds.
 QUICK_S = 1.0
 _DRAGS_EVERY = timedelta(seconds=QUICK_S / 2)
+#: After the grace, what it may at least take to cancel what runs and to write the results, in seconds.
+LAST_S = 5.0
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -70,7 +72,9 @@ class Crew:
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
+        self._dragging = 0
         self._claiming = asyncio.Lock()
+        self._claim_called: float | None = None  # on `boot_time`, while a claim is under way
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
 
@@ -79,9 +83,7 @@ class Crew:
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._loops = [
-                tasks.create_task(
-                    self._repeat("own shards", self.territory.shards.beat, self._settings.shard_lease / 4)
-                ),
+                tasks.create_task(self._repeat("own shards", self._own, self._settings.shard_lease / 4)),
                 tasks.create_task(self._repeat("renew leases", self._leases.renew, self._settings.lease / 4)),
                 tasks.create_task(self._repeat("read flights", self.territory.look_again, self._settings.lease / 4)),
                 tasks.create_task(self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY)),
@@ -90,6 +92,15 @@ class Crew:
                 tasks.create_task(self._sweep_forever()),
                 tasks.create_task(self._claim_forever()),
             ]
+
+    async def _own(self) -> None:
+        """Hold on to our shards, but not while a claim hangs: then others are to have them."""
+        called = self._claim_called
+        if called is not None and boot_time() - called > self._settings.shard_lease.total_seconds():
+            log.warning("a claim hangs; the shards go to whoever can claim")
+            self.territory.shards.drop()
+            return
+        await self.territory.shards.beat()
 
     async def stop(self, grace: timedelta) -> None:
         """Claim no more, let what runs end within `grace`, cancel the rest, write every result."""
@@ -102,17 +113,18 @@ class Crew:
                 await self._idle.wait()
         except TimeoutError:
             log.warning("%d jobs did not end within the grace and are cancelled", len(self.flights))
-        async with self._claiming:
-            for flight in list(self.flights.values()):
-                flight.cancel()
-        await self._idle.wait()
         try:
-            async with asyncio.timeout(max(grace.total_seconds(), 1.0)):
+            async with asyncio.timeout(max(grace.total_seconds(), LAST_S)):
+                async with self._claiming:
+                    for flight in list(self.flights.values()):
+                        flight.cancel()
+                await self._idle.wait()
                 await self.settler.flushed()
                 await self.territory.shards.stop()
         except TimeoutError:
             log.error(
-                "%d results could not be written: those jobs run again when their lease ends",
+                "%d jobs did not stop and %d results could not be written: they run again when their lease ends",
+                len(self.flights),
                 len(self.settler),
             )
         except TidingsError as error:
@@ -143,7 +155,7 @@ class Crew:
         self._wake.set()
 
     async def _caught_up(self) -> None:
-        self.territory.sweep_now.set()
+        await self._guard("read lanes", self.territory.learn_again)
 
     # Claiming and running ---------------------------------------------------------------------------------------
 
@@ -185,7 +197,7 @@ class Crew:
     async def _claim(self) -> bool:
         """Claim once; False where there was nothing to ask for."""
         await self.territory.see()
-        free = min(self._settings.slots - len(self.flights), CLAIM_BATCH)
+        free = min(self._free_slots(), CLAIM_BATCH)
         if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
             return False
         asks = self.territory.book.ask(now(), free, drag=max(self._settings.slots // 2, 1))
@@ -195,6 +207,7 @@ class Crew:
             if self.stopping:
                 return False
             lease, called = secrets.randbits(62), boot_time()
+            self._claim_called = called
             parameters = self._claim_parameters(asks, lease)
             try:
                 rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
@@ -202,6 +215,8 @@ class Crew:
                 for ask in asks:
                     self.territory.book.wake(ask.slot)
                 raise
+            finally:
+                self._claim_called = None
             self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
 
@@ -241,12 +256,16 @@ class Crew:
         kind = self._kinds.get(flight.row["kind"])
         result = tries.refusal(flight, kind)
         if result is None and kind is not None:
-            result = await tries.run(flight, kind)
+            try:
+                result = await tries.run(flight, kind)
+            except Exception as error:
+                result = tries.unusable(flight, kind, error)
         return result
 
     def _landed(self, flight: tries.Flight, task: asyncio.Task[Result | None]) -> None:
         """Free the slot, keep the result; a task that was cancelled before it began goes back as it was."""
         del self.flights[flight.row["id"]]
+        self._dragging = max(self._dragging - (not self._is_quick(flight)), 0)
         self.territory.book.land(flight.lane_id)
         if task.cancelled():
             result: Result | None = Result(id=flight.row["id"], lease=flight.lease, state="pending")
@@ -260,11 +279,20 @@ class Crew:
         if not self.flights:
             self._idle.set()
 
+    def _free_slots(self) -> int:
+        """Count the slots left. As many tries again as there are slots may drag on beside them: so whoever seemed
+        quick, filled every slot and then holds on, holds up nobody for longer than it takes to see it."""
+        slots = self._settings.slots
+        return slots - (len(self.flights) - self._dragging) - max(self._dragging - slots, 0)
+
     async def _watch_drags(self) -> None:
-        """Tell the book of lanes that keep us waiting while they still do."""
-        for flight in self.flights.values():
-            if not self._is_quick(flight):
-                self.territory.book.judge(flight.lane_id, quick=False, hung=False)
+        """See which tries keep us waiting, and tell the book of their lanes."""
+        dragging = [flight for flight in self.flights.values() if not self._is_quick(flight)]
+        self._dragging = len(dragging)
+        for flight in dragging:
+            self.territory.book.drag(flight.lane_id)
+        if dragging:
+            self._wake.set()
 
     def _is_quick(self, flight: tries.Flight) -> bool:
         return now() - flight.started_at < QUICK_S

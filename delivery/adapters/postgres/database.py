@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +27,11 @@ CONNECT_TIMEOUT_S = 5
 
 #: Of every pooled connection, whatever the database's or the role's defaults are.
 SESSION = "-c jit=off -c timezone=UTC -c default_transaction_isolation=read\\ committed"
+
+#: A server that is gone without a word is noticed within about this many seconds.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+#: How long one statement may take before its connection is given up, in seconds: `quick` ones, and others.
+QUICK_DEADLINE_S, DEADLINE_S = 25.0, 120.0
 
 Conn = AsyncConnection[DictRow]
 
@@ -107,41 +115,58 @@ class Database:
 
     async def connect(self) -> Conn:
         """Open one connection outside the pools, autocommit (for LISTEN)."""
+        dsn = psycopg.conninfo.make_conninfo("", **{**_KEEPALIVE, **_parts(self.dsn)})
         return await AsyncConnection.connect(
-            self.dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S
+            dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S
         )
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Conn]:
-        """Open a transaction: commits on leaving, rolls back on an exception."""
-        async with _borrowed(self.durable) as connection, connection.transaction():
+    async def transaction(self, *, deadline_s: float | None = None) -> AsyncIterator[Conn]:
+        """Open a transaction: commits on leaving, rolls back on an exception; cut off at the deadline."""
+        async with _borrowed(self.durable, deadline_s) as connection, connection.transaction():
             yield connection
 
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[DictRow]:
         """Run one statement by itself and return its rows."""
-        async with _borrowed(self.quick if quick else self.durable) as connection:
+        pool, deadline_s = (self.quick, QUICK_DEADLINE_S) if quick else (self.durable, DEADLINE_S)
+        async with _borrowed(pool, deadline_s) as connection:
             cursor = await connection.execute(query, parameters)
             return await cursor.fetchall() if cursor.description else []
 
 
 @asynccontextmanager
-async def _borrowed(pool: AsyncConnectionPool[Conn]) -> AsyncIterator[Conn]:
+async def _borrowed(pool: AsyncConnectionPool[Conn], deadline_s: float | None) -> AsyncIterator[Conn]:
     """Lend a connection. When one turns out to be cut, the others are looked at: most likely they are cut too."""
     with mapped():
-        connection = None
+        connection = alarm = None
         try:
             async with pool.connection() as connection:
+                if deadline_s is not None:
+                    alarm = asyncio.get_running_loop().call_later(deadline_s, _sever, connection)
                 yield connection
         except psycopg.OperationalError:
             if connection is not None and connection.broken:
                 with suppress(psycopg.Error, PoolTimeout):
                     await pool.check()
             raise
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+
+def _sever(connection: Conn) -> None:
+    """Cut a connection that does not answer.
+
+    Why not a timeout: a driver that is cancelled tells the server so and waits for its answer, on the very connection
+    that gives none.
+    """
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
 
 
 def _pool(dsn: str, size: int, options: str) -> AsyncConnectionPool[Conn]:
     merged = _parts(dsn)
-    merged["options"] = f"{merged.get('options') or ''} {options}".strip()
+    merged = {**_KEEPALIVE, **merged, "options": f"{merged.get('options') or ''} {options}".strip()}
     return AsyncConnectionPool(
         psycopg.conninfo.make_conninfo("", **merged),
         min_size=1,

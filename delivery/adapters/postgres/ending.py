@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Iterable
 
 
-async def end(tasks: Iterable[asyncio.Task[object]]) -> None:
-    """Cancel tasks and wait for their end.
+async def end(tasks: Iterable[asyncio.Task[object]], *, within_s: float = 10.0) -> bool:
+    """Cancel tasks and wait for their end, for so long; say whether all ended.
 
     Why: `asyncio.wait_for` of Python 3.11, which psycopg uses, swallows a cancel that comes as its own wait ends;
     whoever was not stopped by the first is by the second.
     """
     waiting = {task for task in tasks if not task.done()}
-    while waiting:
+    deadline = asyncio.get_running_loop().time() + within_s
+    while waiting and asyncio.get_running_loop().time() < deadline:
         for task in waiting:
             task.cancel()
         _, waiting = await asyncio.wait(waiting, timeout=0.1)
+    return not waiting

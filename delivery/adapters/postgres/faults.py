@@ -116,7 +116,14 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
         ),
     ),
     ((pg.StatementTooComplex,), lambda _: InvalidEvent("data is nested too deeply: flatten it")),
-    ((PoolTimeout, PoolClosed, pg.ConnectionException, psycopg.InterfaceError), _unreachable),
+    (
+        (PoolTimeout,),
+        lambda _: Unavailable(
+            "no connection was free in time: the database cannot be reached, or TIDINGS_POOL_SIZE is too small for"
+            " what this process does at once"
+        ),
+    ),
+    ((PoolClosed, pg.ConnectionException, psycopg.InterfaceError), _unreachable),
     (
         (psycopg.OperationalError,),
         lambda e: (

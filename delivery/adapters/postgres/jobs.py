@@ -39,7 +39,8 @@ class Lanes:
     async def ids(self, wanted: Mapping[str, tuple[str | None, JobKind]]) -> dict[str, int]:
         """Return the ids of lanes given as key -> (owner, kind), making those that are missing.
 
-        Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there.
+        Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there; from
+        the other pool, so that callers who hold all connections of theirs do not wait for one another.
         """
         missing = [key for key in wanted if key not in self._ids]
         if missing:
@@ -48,7 +49,7 @@ class Lanes:
         if missing:
             kinds = [wanted[key][1] for key in missing]
             queues = [kind.queue for kind in kinds]
-            await self._database.fetch(statement("ensure_queues"), {"queues": queues})
+            await self._database.fetch(statement("ensure_queues"), {"queues": queues}, quick=True)
             parameters = {
                 "keys": missing,
                 "owners": [wanted[key][0] for key in missing],
@@ -56,7 +57,7 @@ class Lanes:
                 "cautious": [kind.cautious for kind in kinds],
                 "queues": queues,
             }
-            await self._database.fetch(statement("ensure_lanes"), parameters)
+            await self._database.fetch(statement("ensure_lanes"), parameters, quick=True)
             await self._read(missing)
         for key, (owner_id, _) in wanted.items():
             if self._owners[key] != owner_id:
@@ -70,7 +71,7 @@ class Lanes:
         return self._ids.get(key)
 
     async def _read(self, keys: Sequence[str]) -> None:
-        rows = await self._database.fetch(statement("read_lane_ids"), {"keys": list(keys)})
+        rows = await self._database.fetch(statement("read_lane_ids"), {"keys": list(keys)}, quick=True)
         self._ids |= {row["key"]: row["id"] for row in rows}
         self._owners |= {row["key"]: row["owner_id"] for row in rows}
 

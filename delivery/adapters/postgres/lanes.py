@@ -1,25 +1,30 @@
 """Which lane's turn it is: the owner's memory of lanes, without I/O.
 
-A process owns shards of lanes alone, so what it remembers here is the truth: which lanes have work, how many
-of their jobs are in flight, which are paused. Limits are exact, pausing is free, and turns rotate over owners,
-then lanes; a lane that wakes goes first. Times are of one monotonic clock that the caller reads.
+A process owns shards of lanes alone, so what it remembers here is the truth: which lanes have work, how many of their
+jobs are in flight, which are paused. Limits are exact, pausing is free, and turns rotate over owners, then lanes; a
+lane that wakes goes first. Times are of one monotonic clock that the caller reads.
+
+Cautious lanes call strangers, one lane a stranger. Two things protect the rest from them. A window bounds what one has
+in flight: it grows with every try that does not hang, and one that hangs makes it 1. And a lane that has not answered
+quickly for a while *drags*: all of these share half of a worker's slots.
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+from delivery.adapters.postgres.turns import Alarms, Turns
 
 #: Below every `run_at`: look at the whole lane.
 FLOOR = datetime(1, 1, 1, tzinfo=UTC)
 #: A claim looks this far below the last row that it took, for what committed late.
 FLOOR_SLACK = timedelta(seconds=1)
-#: What a cautious lane may have in flight at first; each quick try doubles it, a hung one makes it 1.
+#: What a cautious lane may have in flight at first.
 START_WINDOW = 2
+#: Quick tries in a row after which a cautious lane no longer counts as one that drags.
+PROVEN_AFTER = 5
 #: Of a lane's eight classes, the one for a person's retry, which a pause does not hold.
 FORCED = 0
 
@@ -37,7 +42,7 @@ class Lane:
     cautious: bool = False
     in_flight: int = 0
     window: int = START_WINDOW  #: of a cautious lane: how many at once it has earned
-    proven: bool = False  #: its last try was quick, and none is dragging on
+    streak: int = 0  #: quick tries in a row
     #: class -> look no lower than this; a class is here while it may have due work
     ready: dict[int, datetime] = field(default_factory=dict)
     floors: dict[int, datetime] = field(default_factory=dict)
@@ -51,8 +56,8 @@ class Lane:
 
     @property
     def drags(self) -> bool:
-        """Say whether the lane may keep a worker waiting: then it shares half of the slots with others like it."""
-        return self.cautious and not self.proven
+        """Say whether the lane may keep a worker waiting."""
+        return self.cautious and self.streak < PROVEN_AFTER
 
     def runnable(self, now: float) -> int | None:
         """Return the class that is next, or None where nothing may start."""
@@ -78,12 +83,15 @@ class LaneBook:
 
     def __init__(self) -> None:
         self._lanes: dict[int, Lane] = {}
-        self._turns: OrderedDict[str | None, OrderedDict[int, None]] = OrderedDict()
-        self._alarms: list[tuple[float, int, int]] = []
-        self._order = itertools.count()
+        self._flying: set[int] = set()  # lanes with jobs in flight
+        self._turns = {True: Turns(), False: Turns()}  # by whether the lane drags
+        self._alarms = Alarms()
 
     def __contains__(self, lane_id: int) -> bool:
         return lane_id in self._lanes
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._lanes))
 
     def get(self, lane_id: int) -> Lane | None:
         """Return a lane that is known here."""
@@ -95,25 +103,23 @@ class LaneBook:
         if known is None:
             self._lanes[lane.id] = lane
             return
+        self._unqueue(known)
         known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
         known.paused_until = lane.paused_until
         self._queue(known)
-        if known.ready:
-            self._set_alarm(lane.paused_until, known.id * 8)
 
     def pause(self, lane_id: int, until: float) -> None:
         """Hold a lane until `until`."""
         lane = self._lanes.get(lane_id)
         if lane is not None and lane.paused_until < until:
             lane.paused_until = until
-            self._set_alarm(until, lane_id * 8)
 
     def forget(self, keep: Iterable[int]) -> None:
         """Drop every lane whose shard is not in `keep`."""
         kept = set(keep)
-        for lane_id in [lane_id for lane_id in self._lanes if self._lanes[lane_id].shard not in kept]:
-            lane = self._lanes.pop(lane_id)
-            self._unqueue(lane)
+        for lane_id in [lane_id for lane_id, lane in self._lanes.items() if lane.shard not in kept]:
+            self._unqueue(self._lanes.pop(lane_id))
+            self._flying.discard(lane_id)
 
     def wake(self, slot: int, *, floor: datetime | None = None) -> None:
         """Due work may have come to a lane; `floor` lowers from where its claim looks."""
@@ -129,45 +135,54 @@ class LaneBook:
 
     def wake_at(self, slot: int, when: float) -> None:
         """Wake the lane at a time."""
-        self._set_alarm(when, slot)
+        self._alarms.set(slot, when)
 
     def take_off(self, lane_id: int) -> None:
         """A job of this lane started."""
         lane = self._lanes.get(lane_id)
         if lane is not None:
             lane.in_flight += 1
+            self._flying.add(lane_id)
 
     def land(self, lane_id: int) -> None:
         """A job of this lane ended here, or its lease ended elsewhere."""
         lane = self._lanes.get(lane_id)
         if lane is not None and lane.in_flight > 0:
             lane.in_flight -= 1
+            if not lane.in_flight:
+                self._flying.discard(lane_id)
             self._queue(lane)
 
-    def judge(self, lane_id: int, *, quick: bool, hung: bool) -> None:
-        """A try of this lane was quick, or hung until its timeout, or neither."""
+    def judge(self, lane_id: int, *, quick: bool, hung: bool = False) -> None:
+        """A try of this lane ended: quickly, or slowly, or it hung until its timeout."""
         lane = self._lanes.get(lane_id)
         if lane is None:
             return
-        lane.proven = quick
-        if hung:
-            lane.window = 1
-        elif quick:
-            lane.window = min(max(lane.window, 1) * 2, max(lane.limit, START_WINDOW))
+        grown = lane.window * 2 if quick else lane.window + 1
+        self._unqueue(lane)
+        lane.window = 1 if hung else min(grown, max(lane.limit, START_WINDOW))
+        lane.streak = lane.streak + 1 if quick else 0
+        self._queue(lane)
+
+    def drag(self, lane_id: int) -> None:
+        """A try of this lane keeps us waiting right now."""
+        lane = self._lanes.get(lane_id)
+        if lane is not None and lane.streak:
+            self._unqueue(lane)
+            lane.streak = 0
             self._queue(lane)
 
     def next_alarm(self) -> float | None:
         """Return when `ring` is next due."""
-        return self._alarms[0][0] if self._alarms else None
+        return self._alarms.next()
 
     def ring(self, now: float) -> None:
         """Wake the lanes whose time has come."""
-        while self._alarms and self._alarms[0][0] <= now:
-            _, _, slot = heapq.heappop(self._alarms)
+        for slot in list(self._alarms.due(now)):
             lane = self._lanes.get(slot >> 3)
             if lane is None:
                 continue
-            if slot & 7 == FORCED and lane.ready:
+            if slot & 7 == FORCED and lane.ready:  # a pause is over
                 self._queue(lane, first=True)
             else:
                 self.wake(slot)
@@ -175,39 +190,22 @@ class LaneBook:
     def ask(self, now: float, budget: int, *, drag: int | None = None, most_lanes: int = 200) -> list[Ask]:
         """Choose what the next claim asks for: at most `budget` jobs, in turns over owners, then lanes.
 
-        At most `drag` of the process's slots go to lanes that drag, those in flight included; None = no bound.
+        At most `drag` jobs of lanes that drag, those in flight included; None = no bound.
         """
         self.ring(now)
-        left = budget if drag is None else max(drag - sum(n.in_flight for n in self._lanes.values() if n.drags), 0)
-        chosen, held = self._choose(now, min(most_lanes, budget), left)
+        left = budget if drag is None else max(drag - self._dragging(), 0)
+        chosen = self._choose(now, min(most_lanes, budget), left)
         share = -(-budget // len(chosen)) if chosen else 0
         asks = []
         for lane, kind in chosen:
             slots = min(share, lane.room, budget, left if lane.drags else budget)
             if slots <= 0:
-                held.append(lane)
+                self._queue(lane)
                 continue
             budget -= slots
             left -= slots if lane.drags else 0
             asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
-        for lane in held:
-            self._queue(lane)
         return asks
-
-    def _choose(self, now: float, most: int, left: int) -> tuple[list[tuple[Lane, int]], list[Lane]]:
-        """Take lanes in turn; those that drag and find no room among their like are held for later."""
-        chosen: list[tuple[Lane, int]] = []
-        held: list[Lane] = []
-        while len(chosen) < most:
-            found = self._next_turn(now)
-            if found is None:
-                break
-            if found[0].drags and left <= 0:
-                held.append(found[0])
-                continue
-            left -= 1 if found[0].drags else 0
-            chosen.append(found)
-        return chosen, held
 
     def answered(self, ask: Ask, count: int, last_run_at: datetime | None) -> None:
         """Take what a claim brought for one ask; in flight was counted by `take_off`."""
@@ -221,47 +219,34 @@ class LaneBook:
             lane.ready.pop(kind, None)
         self._queue(lane)
 
-    def busy(self, now: float) -> bool:
-        """Say whether any lane could start a job now."""
-        return any(lane.runnable(now) is not None for lane in self._queued())
+    def _dragging(self) -> int:
+        """Count the jobs in flight of lanes that drag."""
+        return sum(lane.in_flight for lane_id in self._flying if (lane := self._lanes[lane_id]).drags)
 
-    def _queued(self) -> Iterable[Lane]:
-        return (self._lanes[lane_id] for turn in self._turns.values() for lane_id in turn)
-
-    def _next_turn(self, now: float) -> tuple[Lane, int] | None:
-        """Take the next runnable lane out of the queue; owners rotate."""
-        while self._turns:
-            owner, turn = next(iter(self._turns.items()))
-            lane_id, _ = turn.popitem(last=False)
-            if turn:
-                self._turns.move_to_end(owner)
-            else:
-                del self._turns[owner]
-            lane = self._lanes[lane_id]
+    def _choose(self, now: float, most: int, left: int) -> list[tuple[Lane, int]]:
+        """Take lanes out of line, one that drags and one that does not in turn, while there is room for each."""
+        chosen: list[tuple[Lane, int]] = []
+        dragging = True
+        while len(chosen) < most:
+            dragging = not dragging
+            if not self._turns[dragging] or (dragging and left <= 0):
+                dragging = not dragging
+            if not self._turns[dragging] or (dragging and left <= 0):
+                break
+            lane = self._lanes[self._turns[dragging].pop()]
             kind = lane.runnable(now)
             if kind is not None:
-                return lane, kind
-            if lane.ready and lane.on and lane.paused_until > now:
-                self._set_alarm(lane.paused_until, lane.id * 8)
-        return None
+                chosen.append((lane, kind))
+                left -= dragging
+            elif lane.ready and lane.on and lane.paused_until > now:
+                self._alarms.set(lane.id * 8 + FORCED, lane.paused_until)
+        return chosen
 
     def _queue(self, lane: Lane, *, first: bool = False) -> None:
-        """Give a lane with work its place: at the end, or first where it has just woken."""
-        if not lane.ready or not lane.on or not lane.room:
-            return
-        turn = self._turns.setdefault(lane.owner_id, OrderedDict())
-        is_new = lane.id not in turn
-        turn[lane.id] = None
-        if first and is_new:
-            turn.move_to_end(lane.id, last=False)
-            self._turns.move_to_end(lane.owner_id, last=False)
+        """Give a lane with work and room its place in line."""
+        if lane.ready and lane.on and lane.room:
+            self._turns[lane.drags].add(lane.owner_id, lane.id, first=first)
 
     def _unqueue(self, lane: Lane) -> None:
-        turn = self._turns.get(lane.owner_id)
-        if turn is not None:
-            turn.pop(lane.id, None)
-            if not turn:
-                del self._turns[lane.owner_id]
-
-    def _set_alarm(self, when: float, slot: int) -> None:
-        heapq.heappush(self._alarms, (when, next(self._order), slot))
+        """Take a lane out of line: before it changes in what its place depends on."""
+        self._turns[lane.drags].remove(lane.owner_id, lane.id)

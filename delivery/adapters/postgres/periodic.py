@@ -9,7 +9,7 @@ from contextlib import suppress
 from datetime import timedelta
 from uuid import uuid4
 
-from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.database import DEADLINE_S, Database
 from delivery.adapters.postgres.jobs import PostgresJobs
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import NotFound, TidingsError
@@ -96,7 +96,7 @@ class Ticker:
         return job_id
 
     async def _tick(self) -> None:
-        async with self._database.transaction() as tx:
+        async with self._database.transaction(deadline_s=DEADLINE_S) as tx:
             cursor = await tx.execute(statement("due_periodics"), {"names": list(self._periodics)})
             for row in await cursor.fetchall():
                 periodic = self._periodics[row["name"]]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Self
 
 from psycopg import AsyncConnection
 
-from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, Crew, RuntimeSettings
+from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, LAST_S, Crew, RuntimeSettings
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.ending import end
 from delivery.adapters.postgres.inspector import PostgresInspector
@@ -35,6 +37,8 @@ from delivery.jobs import (
 )
 
 __all__ = ["CANCEL_CHANNEL", "PostgresRuntime", "RuntimeSettings"]
+
+log = logging.getLogger("tidings.worker")
 
 #: A tick holds a connection while it asks for its lane.
 SMALLEST_POOL = 2
@@ -93,24 +97,34 @@ class PostgresRuntime(PostgresInspector):
             raise ConfigurationError(f"a pool of {self._database.size} is too small: {SMALLEST_POOL} are needed")
         await self.declare()
         self._work = asyncio.create_task(self._run())
+        self._work.add_done_callback(_tell)
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Stop in order: claim no more, grace, cancel, flush."""
         work, self._work = self._work, None
         if work is not None:
             await end(self._ticking)
-            await self._ticker.resign()
+            with suppress(TimeoutError):  # the leadership lapses by itself
+                async with asyncio.timeout(LAST_S):
+                    await self._ticker.resign()
             await self._crew.stop(self._settings.grace if grace is None else grace)
-            await asyncio.gather(work, return_exceptions=True)
+            if not await end([work], within_s=LAST_S):
+                log.error("a handler goes on although it was told to stop; it is left behind")
             self._crew = Crew(self._database, self._kinds, self._settings)
             self._crew.ended = self._waits.ended
         ears, self._ears = self._ears, None
         if ears is not None:
             await end([ears])
 
+    async def watch(self) -> None:
+        """Wait while the work goes on; raise what ended it, but for `stop`."""
+        if self._work is not None:
+            await asyncio.shield(self._work)
+
     async def declare(self) -> None:
-        """Keep a record of the periodics, so that they are listed before they ever ran."""
+        """Keep a record of the periodics, and give the kinds' lanes their limits."""
         await self._ticker.declare()
+        await self._lanes.ids({name: (None, kind) for name, kind in self._kinds.items()})
         limits = {"keys": list(self._kinds), "limits": [kind.limit for kind in self._kinds.values()]}
         async with self._database.transaction() as tx:
             cursor = await tx.execute(statement("limit_kinds"), limits)
@@ -177,6 +191,12 @@ class PostgresRuntime(PostgresInspector):
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+
+def _tell(work: asyncio.Task[None]) -> None:
+    """Say it where the work ended by itself, which it never should."""
+    if not work.cancelled() and work.exception() is not None:
+        log.critical("the work of this process has ended", exc_info=work.exception())
 
 
 def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[str, JobKind]:

@@ -96,7 +96,7 @@ class Settler:
         while rows is None:
             try:
                 rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
-            except (InvalidInput, Refused) as error:
+            except (InvalidInput, Refused, TypeError, ValueError, AttributeError) as error:
                 return await self._write_apart(batch, error)
             except TidingsError as error:
                 if not failures:
@@ -109,7 +109,7 @@ class Settler:
         self._settled(rows)
         return None
 
-    async def _write_apart(self, batch: list[Result], error: TidingsError) -> None:
+    async def _write_apart(self, batch: list[Result], error: Exception) -> None:
         """Write what the database refused together one by one, and the one that it refuses without its report."""
         if len(batch) > 1:
             for result in batch:
@@ -159,4 +159,4 @@ def _kept(text: str | None) -> str | None:
     """Return text as PostgreSQL can keep it: a result is never lost for a character in it."""
     if text is None:
         return None
-    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]
+    return str(text).replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from psycopg.rows import DictRow
+
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.lanes import Lane, LaneBook
 from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
@@ -37,6 +39,7 @@ class Territory:
         own = sorted(set(queues) - {DEFAULT_QUEUE})
         self.shards = Shards(database, shard_lease, own, self._gained, self._lost, shares=shares)
         self.sweep_now = asyncio.Event()  #: something may have been missed
+        self._reading = asyncio.Lock()
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
         self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
         self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
@@ -93,23 +96,32 @@ class Territory:
         wanted = list(lane_ids)
         if not wanted:
             return
-        rows = await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True)
+        async with self._reading:  # else an older answer might come last, and stand
+            self._take(await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True))
+
+    async def learn_again(self) -> None:
+        """Read every lane's row again: changes may have gone unheard."""
+        await self.learn(self.book)
+        self.sweep_now.set()
+
+    def _take(self, rows: Sequence[DictRow]) -> None:
         moment = now()
         for row in rows:
             if row["shard"] not in self.shards.owned:
                 self._elsewhere[row["id"]] = row["shard"]
                 continue
             known = row["id"] in self.book
-            lane = Lane(
-                row["id"],
-                row["owner_id"],
-                row["job_limit"],
-                row["shard"],
-                on=row["is_on"],
-                paused_until=moment + row["paused_s"],
-                cautious=row["is_cautious"],
+            self.book.learn(
+                Lane(
+                    row["id"],
+                    row["owner_id"],
+                    row["job_limit"],
+                    row["shard"],
+                    on=row["is_on"],
+                    paused_until=moment + row["paused_s"],
+                    cautious=row["is_cautious"],
+                )
             )
-            self.book.learn(lane)
             if not known:
                 mine = [flight.lane_id for flight in self._flights.values()]
                 for lane_id in (*mine, *self._foreign.values()):
@@ -117,12 +129,13 @@ class Territory:
                         self.book.take_off(row["id"])
 
     async def sweep(self) -> None:
-        """Look at every lane of ours that has rows."""
+        """Look at every lane of ours that has rows: what it says, and from when there is work."""
         shards = sorted(self.shards.owned)
         if not shards:
             return
-        heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
-        await self.learn({row["lane"] >> 3 for row in heads if (row["lane"] >> 3) not in self.book})
+        async with self._reading:
+            heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
+            self._take(heads)
         for row in heads:
             if row["due_in_s"] <= 0:
                 self.book.wake(row["lane"], floor=row["run_at"])

@@ -119,6 +119,13 @@ async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = rando
     return _ended(ended, make)
 
 
+def unusable(flight: Flight, kind: JobKind, error: Exception) -> Result:
+    """Fail a try whose outcome makes no sense, such as a delay that is no timedelta."""
+    make = partial(Result, id=flight.row["id"], lease=flight.lease, took_ms=0)
+    log.error("job %d (%s) ended in an outcome that is none", flight.row["id"], kind.name, exc_info=error)
+    return _failed(flight, kind, Retry(None, Report(code="bad_outcome", detail=_text(error))), make, random.random)
+
+
 def _ended(ended: BaseException | Report | None, make: Make) -> Result:
     """Take what the handler said of its job."""
     match ended:

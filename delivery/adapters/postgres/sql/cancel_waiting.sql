@@ -1,6 +1,6 @@
--- End jobs that wait; returns which.
+-- End jobs that wait, and those whose process died; returns which.
 WITH gone AS (
-  DELETE FROM tidings.job WHERE id = ANY (%(ids)s::bigint[]) AND state <> 'running'
+  DELETE FROM tidings.job WHERE id = ANY (%(ids)s::bigint[]) AND (state <> 'running' OR lease_until <= now())
   RETURNING id, kind, lane, args, priority, run_at, attempt, spent, max_attempts, code, queued_at, created_at
 ), done AS (
   INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, attempt, spent, max_attempts, reason,

@@ -5,7 +5,7 @@ WHERE j.id > %(after)s
   AND (%(owner_id)s::text IS NULL OR l.owner_id = %(owner_id)s)
   AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
   AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))
-  AND (%(lane)s::bigint IS NULL OR j.lane BETWEEN %(lane)s * 8 AND %(lane)s * 8 + 7)
+  AND (%(lane)s::bigint IS NULL OR j.lane BETWEEN %(lane)s::bigint * 8 AND %(lane)s::bigint * 8 + 7)
   AND (%(args)s::jsonb IS NULL OR j.args @> %(args)s)
   AND (%(since)s::timestamptz IS NULL OR j.created_at >= %(since)s)
   AND (%(until)s::timestamptz IS NULL OR j.created_at < %(until)s)

@@ -24,6 +24,7 @@ WITH r AS (
       run_at = CASE WHEN r.state = 'pending' THEN j.run_at ELSE clock_timestamp() + make_interval(secs => r.delay_s) END,
       attempt = CASE WHEN r.outcome IS NULL THEN j.attempt - 1 ELSE j.attempt END,
       spent = j.spent + r.charges::int,
+      lost = CASE WHEN r.outcome IS NULL THEN j.lost ELSE 0 END,
       memo = CASE WHEN r.state = 'pending' THEN j.memo ELSE r.memo END,
       code = coalesce(r.code, j.code),
       lane = CASE WHEN j.lane & 7 = 0 AND r.state <> 'pending' THEN j.lane + j.priority + 4 ELSE j.lane END

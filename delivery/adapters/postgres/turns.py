@@ -1,0 +1,74 @@
+"""Turns and alarms: the two queues that the lane book keeps."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterator
+
+
+class Turns:
+    """Lanes in line: turns rotate over owners, then over the lanes of each."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str | None, OrderedDict[int, None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._owners)
+
+    def add(self, owner_id: str | None, lane_id: int, *, first: bool = False) -> None:
+        """Put a lane at the end, or first; one that is in line keeps its place."""
+        lanes = self._owners.setdefault(owner_id, OrderedDict())
+        is_new = lane_id not in lanes
+        lanes[lane_id] = None
+        if first and is_new:
+            lanes.move_to_end(lane_id, last=False)
+            self._owners.move_to_end(owner_id, last=False)
+
+    def remove(self, owner_id: str | None, lane_id: int) -> None:
+        """Take a lane out of line, where it is in."""
+        lanes = self._owners.get(owner_id)
+        if lanes is not None:
+            lanes.pop(lane_id, None)
+            if not lanes:
+                del self._owners[owner_id]
+
+    def pop(self) -> int:
+        """Take out the lane whose turn it is; the next turn is another owner's."""
+        owner_id, lanes = next(iter(self._owners.items()))
+        lane_id, _ = lanes.popitem(last=False)
+        if lanes:
+            self._owners.move_to_end(owner_id)
+        else:
+            del self._owners[owner_id]
+        return lane_id
+
+
+class Alarms:
+    """At most one alarm a slot: the earliest that was asked for."""
+
+    def __init__(self) -> None:
+        self._when: dict[int, float] = {}
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._when)
+
+    def set(self, slot: int, when: float) -> None:
+        """Ring for the slot at a time, or earlier where that was asked for."""
+        if when < self._when.get(slot, float("inf")):
+            self._when[slot] = when
+            heapq.heappush(self._heap, (when, slot))
+
+    def next(self) -> float | None:
+        """Return when the next one rings."""
+        while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # an earlier one took its place, and rang
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> Iterator[int]:
+        """Take out the slots that ring now."""
+        while (when := self.next()) is not None and when <= now:
+            _, slot = heapq.heappop(self._heap)
+            del self._when[slot]
+            yield slot
