@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import psycopg
@@ -147,7 +147,7 @@ class Store:
             return
         line.waiting = self._threads.submit(call.run, line)
         if not self._waits(line, line.waiting):
-            self.go_on(line)
+            self.go_on(line, waited=False)
 
     def _waits(self, line: Line, future: Future[Rows]) -> bool:
         """Say whether a statement waits, once it does or has ended."""
@@ -159,15 +159,18 @@ class Store:
             assert time.monotonic() < deadline, "a statement neither ended nor waited"
         return False
 
-    def go_on(self, line: Line) -> None:
+    def go_on(self, line: Line, *, waited: bool = True) -> None:
         """Wait for the end of a statement that nothing keeps waiting any more."""
         assert line.waiting is not None
         future, line.waiting = line.waiting, None
-        self._ended(line, future.result(PATIENCE_S))
+        self._ended(line, future.result(PATIENCE_S), waited=waited)
 
-    def _ended(self, line: Line, rows: Rows) -> None:
+    def _ended(self, line: Line, rows: Rows, *, waited: bool = False) -> None:
         assert line.call is not None
-        line.outcome = line.call.judge(rows)
+        outcome = line.call.judge(rows)
+        if waited:  # then PostgreSQL has locked the row, also where it no longer is what the statement asks for
+            outcome = replace(outcome, locks=outcome.locks | {line.call.touches})
+        line.outcome = outcome
         if not line.holds:
             self.end(line, commit=True)
 

@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 
 from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, LAST_S, Crew, RuntimeSettings
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.ending import end
+from delivery.adapters.postgres.ending import apart, end
 from delivery.adapters.postgres.inspector import PostgresInspector
 from delivery.adapters.postgres.jobs import Lanes, PostgresJobs
 from delivery.adapters.postgres.listener import Listener
@@ -101,13 +101,16 @@ class PostgresRuntime(PostgresInspector):
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Stop in order: claim no more, grace, cancel, flush."""
+        await apart(self._stop(self._settings.grace if grace is None else grace))
+
+    async def _stop(self, grace: timedelta) -> None:
         work, self._work = self._work, None
         if work is not None:
             await end(self._ticking)
             with suppress(TimeoutError):  # the leadership lapses by itself
                 async with asyncio.timeout(LAST_S):
                     await self._ticker.resign()
-            await self._crew.stop(self._settings.grace if grace is None else grace)
+            await self._crew.stop(grace)
             if not await end([work], within_s=LAST_S):
                 log.error("a handler goes on although it was told to stop; it is left behind")
             self._crew = Crew(self._database, self._kinds, self._settings)
