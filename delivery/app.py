@@ -132,8 +132,9 @@ class _Parts:
         self.channel = HttpChannel(self.guard, resolver=self.resolver)
         self.log = PostgresEventLog(database)
         self.outbox = PostgresOutbox(database)
+        self.parcels = PostgresDeliveries(database, self._open_headers)
         self.deliver = DeliverWorker(
-            PostgresDeliveries(database, self._open_headers),
+            self.parcels,
             self.channel,
             self._open_key,
             disable=self._disable,
@@ -181,7 +182,7 @@ class _Parts:
     async def work(self, *, relay: bool, worker: bool, started: Callable[[], None]) -> None:
         """Run the loops until cancelled."""
         if worker:
-            self.ring()  # a missing key is found before anything is claimed
+            await self._check_ring()
         for handler in self.handlers:
             await self.subscriptions.keep_handler(
                 handler.name, handler.patterns, owner_id=handler.owner_id, coalesce=handler.coalesce, by="code"
@@ -206,6 +207,17 @@ class _Parts:
                 await self.runtime.stop()
                 for loop in loops:
                     loop.cancel()
+
+    async def _check_ring(self) -> None:
+        """Find a missing key before anything is claimed; one that some secrets need is told of, and they wait."""
+        known = self.ring().key_ids
+        for key_id, number in (await self.parcels.sealed()).items():
+            if key_id not in known:
+                log.error(
+                    "%d secrets are sealed with key %s, which TIDINGS_KEYS lacks: their deliveries wait for it",
+                    number,
+                    key_id,
+                )
 
     async def _hear(self, channel: str, _payload: str) -> None:
         if channel == OUTBOX_CHANNEL:

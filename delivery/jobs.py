@@ -194,6 +194,7 @@ class JobFilter:
     since: datetime | None = None  #: created at or after
     until: datetime | None = None  #: created before
     reason: str | None = None  #: last code or discard reason, exact
+    retriable: bool = False  #: of finished jobs only those that `retry_many` would put back: what they are for stands
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +285,8 @@ class Inspector(Protocol):
 
     async def retry_many(self, which: JobFilter, *, limit: int, after: JobId = 0) -> Sequence[JobId]:
         """Put up to `limit` finished jobs back, oldest first, each in one piece; never touches live ones.
+
+        Nor those whose purpose is gone, such as deliveries to a removed endpoint.
 
         Page on with `after` = the last id returned; an empty answer says there are no more.
         """

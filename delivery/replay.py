@@ -31,8 +31,8 @@ class DeliveryFilter:
     until: datetime | None = None  #: created before
     error: str | None = None  #: last code such as `http_503` or `timeout`, or a discard reason such as `exhausted`
 
-    def as_jobs(self) -> JobFilter:
-        """Say the same in words of the job layer."""
+    def as_jobs(self, *, retriable: bool = False) -> JobFilter:
+        """Say the same in words of the job layer; `retriable` leaves out deliveries to removed endpoints."""
         return JobFilter(
             owner_id=self.owner_id,
             kind=DELIVER,
@@ -42,6 +42,7 @@ class DeliveryFilter:
             since=self.since,
             until=self.until,
             reason=self.error,
+            retriable=retriable,
         )
 
 
@@ -71,12 +72,12 @@ def checked(which: DeliveryFilter) -> DeliveryFilter:
 
 async def count(jobs: Inspector, which: DeliveryFilter) -> int:
     """Count what `replay` would put back now."""
-    return await jobs.count(checked(which).as_jobs())
+    return await jobs.count(checked(which).as_jobs(retriable=True))
 
 
 async def replay(jobs: Inspector, which: DeliveryFilter) -> AsyncIterator[int]:
     """Put back, oldest first; yields how many each transaction moved. Cut short, what was moved stays moved."""
-    wanted = checked(which).as_jobs()
+    wanted = checked(which).as_jobs(retriable=True)
     after = 0
     while True:
         moved = await jobs.retry_many(wanted, limit=BATCH, after=after)

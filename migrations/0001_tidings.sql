@@ -128,6 +128,7 @@ CREATE TABLE tidings.lane (
   paused_until timestamptz NOT NULL DEFAULT '-infinity',
   is_on boolean NOT NULL DEFAULT true,
   is_cautious boolean NOT NULL DEFAULT false,  -- its jobs call a stranger, who may keep them waiting
+  is_closed boolean NOT NULL DEFAULT false,  -- what its jobs were for is gone: nothing is put back into it
   own_shard int  -- of a queue of its own; NULL = id % 64
 ) WITH (fillfactor = 80);
 CREATE INDEX lane_owner ON tidings.lane (owner_id);

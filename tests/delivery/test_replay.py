@@ -174,3 +174,14 @@ async def test_an_endpoint_that_never_had_a_delivery_has_nothing_to_replay(past:
     await past.deliveries(1)
     assert await past.replay(endpoint_id=uuid4()) == []
     assert await replay.count(past.jobs, DeliveryFilter(endpoint_id=uuid4())) == 0
+
+
+async def test_deliveries_to_an_endpoint_that_is_gone_stay_as_they_ended(past: Past) -> None:
+    gone, standing = uuid4(), uuid4()
+    await past.deliveries(2, "completed", endpoint_id=gone)
+    kept = await past.deliveries(1, "completed", endpoint_id=standing)
+    past.sql.execute("UPDATE tidings.lane SET is_closed = true WHERE key = %s", (endpoint_lane(gone),))
+    which = DeliveryFilter(states=(JobState.COMPLETED,))
+    assert await replay.count(past.jobs, which) == 1
+    assert await past.replay(states=which.states) == [1]
+    assert past.waiting() == set(kept)

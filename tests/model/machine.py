@@ -45,6 +45,7 @@ async def _never(_: HandedJob) -> None:
 KINDS = {name: JobKind(name=name, handler=_never) for name in ("plain", "brief")}
 
 key = st.sampled_from([None, None, ("key", 1), ("identity", 1), ("identity", 2)])
+acts = st.sampled_from(["claim", "renew", "cancel", "retry", *OUTCOMES])
 
 
 class Protocol(Owners):
@@ -192,9 +193,10 @@ class Protocol(Owners):
     @rule(nth=nth, hold=holds)
     def renew(self, nth: int, hold: bool) -> None:
         claim = self.claims[-1 - nth % len(self.claims)]
-        if not self.is_free(("job", claim.job_id)):
-            return
+        if self.is_free(("job", claim.job_id)):
+            self._renew(claim, hold)
 
+    def _renew(self, claim: Claim, hold: bool) -> None:
         def judge(rows: Rows) -> Outcome:
             job = self.told.jobs[claim.job_id]
             stands = job.token == claim.token
@@ -208,8 +210,10 @@ class Protocol(Owners):
     @rule(nth=nth, by=st.sampled_from(["ann", "bob"]), hold=holds)
     def cancel(self, nth: int, by: str, hold: bool) -> None:
         found = self.choose(nth)
-        if found is None or not self.is_free(("job", found.id)):
-            return
+        if found is not None and self.is_free(("job", found.id)):
+            self._cancel(found, by, hold)
+
+    def _cancel(self, found: Job, by: str, hold: bool) -> None:
         parameters = {"ids": [found.id], "reason": by}
 
         def run(line: Line) -> Rows:
@@ -271,6 +275,34 @@ class Protocol(Owners):
             )
 
         self.start(Call(lambda line: line.rows("expire_jobs", parameters), None, judge), hold)
+
+    # Two at once ------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: sum(line.idle for line in self.store.lines) > 1)
+    @rule(nth=nth, one=acts, other=acts, commit=st.sampled_from([True, True, False]))
+    def meet(self, nth: int, one: str, other: str, commit: bool) -> None:
+        """Let one act on a job while another's transaction, which has changed it, is not committed yet."""
+        job = self.choose(nth)
+        if job is None or self.store.holder(("job", job.id)) or self.store.waiter(("job", job.id)):
+            return
+        self._act(one, job, hold=True)
+        line = self.store.holder(("job", job.id))
+        self._act(other, self.told.jobs[job.id], hold=False)
+        if line is not None:
+            self.store.end(line, commit=commit)
+
+    def _act(self, act: str, job: Job, *, hold: bool) -> None:
+        claim = next((claim for claim in reversed(self.claims) if claim.job_id == job.id), None)
+        if act == "cancel":
+            self._cancel(job, "ann", hold)
+        elif act == "retry":
+            self._retry(job, ANY_FINAL, hold)
+        elif act == "claim":
+            self._claim(self.told.shards[self.shards[self.lanes.index(job.slot >> 3)]].owner, 9, hold)
+        elif claim is not None and act == "renew":
+            self._renew(claim, hold)
+        elif claim is not None:
+            self._settle(claim, claim.refused or Result(id=job.id, lease=claim.token, **OUTCOMES[act]), hold)
 
     # Transactions and time --------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Job:
             lapsed=False,
             attempt=self.attempt if tried else self.attempt - 1,
             spent=self.spent + result.charges,
+            lost=0 if tried else self.lost,
             tries=(*self.tries, (self.attempt, str(result.outcome))) if tried else self.tries,
         )
         again = result.state in ("retryable", "pending")
@@ -77,15 +78,19 @@ class Job:
 
     def cancelled(self, by: str) -> Job:
         """End it where it waits; where it runs, keep who asked first."""
-        if self.state == "running":
+        if self.state == "running" and not self.lapsed:
             return replace(self, cancelled_by=self.cancelled_by or by)
-        return self.ended("cancelled", by)
+        return self.given_up().ended("cancelled", self.cancelled_by or by)
 
     def expired(self) -> Job:
-        job = self
-        if self.state == "running":
-            job = replace(self, tries=(*self.tries, (self.attempt, "lost")), token=None, lapsed=False)
-        return job.ended("discarded" if self.cancelled_by is None else "cancelled", self.cancelled_by or "expired")
+        state = "discarded" if self.cancelled_by is None else "cancelled"
+        return self.given_up().ended(state, self.cancelled_by or "expired")
+
+    def given_up(self) -> Job:
+        """Keep the try of a worker that is gone."""
+        if self.state != "running":
+            return self
+        return replace(self, tries=(*self.tries, (self.attempt, "lost")), token=None, lapsed=False)
 
     def ended(self, state: str, reason: str | None) -> Job:
         return replace(self, state=state, reason=reason, cancelled_by=None, lost=0, due=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -109,7 +110,7 @@ class PostgresInspector:
 
     async def retry_many(self, which: JobFilter, *, limit: int, after: JobId = 0) -> Sequence[JobId]:
         """Put finished jobs back, oldest first."""
-        rows = await self._match("match_finished", which, limit=limit, after=after)
+        rows = await self._match("match_finished", replace(which, retriable=True), limit=limit, after=after)
         ids = [row["id"] for row in rows]
         if ids:
             states = [state.value for state in which.states if state.is_final] or _ANY_FINAL
@@ -131,7 +132,9 @@ class PostgresInspector:
         parameters = await self._parameters(which)
         if parameters is None:
             return []
-        return await self._database.fetch(statement(name), parameters | {"limit": limit, "after": after})
+        return await self._database.fetch(
+            statement(name), parameters | {"limit": limit, "after": after, "retriable": which.retriable}
+        )
 
     async def _parameters(self, which: JobFilter) -> dict[str, Any] | None:
         """Return the statement's parameters; None where the lane does not exist, so nothing can match."""

@@ -118,8 +118,10 @@ class PostgresStore:
         key = endpoint_lane(endpoint.id)
         lane = {"key": key, "owner_id": endpoint.owner_id, "job_limit": endpoint.limit}
         [row] = await self._run("limit_lane", lane)
-        if switch:
-            await self._run("switch_lane", {"key": key, "is_on": endpoint.state is not EndpointState.DISABLED})
+        if switch and endpoint.state is EndpointState.REMOVED:
+            await self._run("close_lane", {"key": key})
+        elif switch:
+            await self._run("switch_lane", {"key": key, "is_on": endpoint.state is EndpointState.ENABLED})
         return int(row["id"])
 
     def _columns(self, endpoint: Endpoint) -> Columns:

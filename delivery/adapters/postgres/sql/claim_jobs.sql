@@ -7,9 +7,9 @@ WITH w AS (
     AS w (lane, slots, floor, shard)
   JOIN tidings.shard AS s ON s.id = w.shard AND s.owner = %(worker)s AND s.until > now() + %(margin)s
 ), picked AS MATERIALIZED (
-  SELECT j.id
+  SELECT j.id, j.state, j.attempt, j.lease_until
   FROM w CROSS JOIN LATERAL (
-    SELECT job.id FROM tidings.job
+    SELECT job.id, job.state, job.attempt, job.lease_until FROM tidings.job
     WHERE job.lane = w.lane AND job.run_at >= w.floor AND job.run_at <= now()
       AND (job.lease_until IS NULL OR job.lease_until <= now())
     ORDER BY job.run_at, job.id LIMIT w.slots FOR UPDATE SKIP LOCKED
@@ -19,7 +19,7 @@ WITH w AS (
   SELECT id, attempt, lease_until - %(lease_for)s::interval,
          least(extract(epoch FROM now() - lease_until + %(lease_for)s::interval) * 1000, 2147483647)::int,
          'lost', 'lease_lost', 'the process that ran this try died or was cut off'
-  FROM tidings.job WHERE id = ANY (ARRAY (SELECT id FROM picked)) AND state = 'running'
+  FROM picked WHERE state = 'running'  -- as the row was when it was locked, which the snapshot may not show
 )
 UPDATE tidings.job
 SET state = 'running', lease = %(lease)s, lease_until = now() + %(lease_for)s, attempt = attempt + 1,

@@ -1,7 +1,7 @@
 -- Ids of finished jobs, oldest first, and how many there are in all after `after`. Index: job_done_id.
 SELECT j.id, count(*) OVER () AS total
 FROM tidings.job_done AS j JOIN tidings.lane AS l ON l.id = j.lane >> 3
-WHERE j.id > %(after)s
+WHERE j.id > %(after)s AND NOT (%(retriable)s AND l.is_closed)
   AND (%(owner_id)s::text IS NULL OR l.owner_id = %(owner_id)s)
   AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)
   AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))
