@@ -63,7 +63,7 @@ clean: ## remove .venv, caches and builds
 	  "apt install $$("$$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')"; \
 	echo "tidings: making .venv with $$("$$python" --version)"; \
 	"$$python" -m venv --clear .venv
-	@echo 'tidings: installing from requirements.lock'
+	@echo 'tidings: installing from requirements.lock (about a minute)'
 	@$(PIP) install --require-hashes -r requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@

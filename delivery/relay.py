@@ -70,10 +70,10 @@ class Relay:
             try:
                 if not await self.turn():
                     await self._rest()
-            except TidingsError as error:
-                pause = min(BACKOFF_FIRST * 2**failures, BACKOFF_LAST)
+            except Exception as error:
                 if not failures:
-                    log.warning("relaying is held up: %s", error)
+                    log.warning("relaying is held up: %s", error, exc_info=not isinstance(error, TidingsError))
+                pause = min(BACKOFF_FIRST * 2**failures, BACKOFF_LAST)
                 failures = min(failures + 1, 10)
                 await self._sleep(pause)
                 continue

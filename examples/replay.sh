@@ -4,7 +4,8 @@
 #   examples/replay.sh ENDPOINT_ID [SINCE]
 set -eu
 
-endpoint=${1:?usage: replay.sh ENDPOINT_ID [SINCE], where SINCE is an instant, or 2d for two days ago}
+[ $# -ge 1 ] || { echo 'usage: replay.sh ENDPOINT_ID [SINCE], where SINCE is an instant, or 2d for two days ago' >&2; exit 2; }
+endpoint=$1
 since=${2:-2d}
 patience=${PATIENCE_S:-600}
 

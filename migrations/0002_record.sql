@@ -87,7 +87,7 @@ BEGIN
       USING ERRCODE = 'TD003';
   END IF;
   IF NOT EXISTS (SELECT FROM tidings.event_type t WHERE t.type = record.type) THEN
-    RAISE EXCEPTION 'event type "%" was never declared: run `tidings event-types declare %`',
+    RAISE EXCEPTION 'event type "%" was never declared: run `tidings event-types declare % --exposure webhook`',
       left(record.type, 128), left(record.type, 128) USING ERRCODE = 'TD001';
   END IF;
   IF length(record.subject) > 512 OR record.subject ~ control OR record.subject = '' THEN

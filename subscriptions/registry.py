@@ -187,7 +187,7 @@ class EndpointRegistry:
         leisure; zero cuts a leaked key off at once. Each call makes a key; with `MAX_KEYS` it is a Conflict.
         """
         if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidEndpoint(f"an overlap of {overlap} is not allowed: give 0 to {MAX_OVERLAP.days} d")
+            raise InvalidEndpoint(f"an overlap of {_written(overlap)} is not allowed: give 0 to {_written(MAX_OVERLAP)}")
         endpoint = await self._standing(owner_id, endpoint_id, by)
         now = self._now()
         old = await self._store.keys(endpoint.id, now)
@@ -217,8 +217,8 @@ class EndpointRegistry:
         if not 1 <= endpoint.limit <= MAX_LIMIT:
             raise InvalidEndpoint(f"a limit of {endpoint.limit} is not allowed: give 1 to {MAX_LIMIT}")
         if not MIN_TIMEOUT <= endpoint.timeout <= MAX_TIMEOUT:
-            allowed = f"{MIN_TIMEOUT.total_seconds():g} to {MAX_TIMEOUT.total_seconds():g} s"
-            raise InvalidEndpoint(f"a timeout of {endpoint.timeout} is not allowed: give {allowed}")
+            allowed = f"{_written(MIN_TIMEOUT)} to {_written(MAX_TIMEOUT)}"
+            raise InvalidEndpoint(f"a timeout of {_written(endpoint.timeout)} is not allowed: give {allowed}")
         check_headers(endpoint.headers)
         self._check_overrides(endpoint.overrides)
         return replace(endpoint, url=canonical_url(endpoint.url))
@@ -265,8 +265,8 @@ class SubscriptionRegistry:
         if standing == event_type:
             return event_type
         if standing and not change:
-            stands = f"{name!r} is declared as {standing.exposure}, {standing.description!r}"
-            raise Conflict(f"{stands}: ask for a change to alter it")
+            about = f" ({standing.description})" if standing.description else ""
+            raise Conflict(f"{name!r} is declared as {standing.exposure}{about}: alter it with --change")
         what, before = ("type.updated", describe(standing)) if standing else ("type.declared", {})
         if standing:
             await self._store.update_type(event_type)
@@ -343,7 +343,8 @@ class SubscriptionRegistry:
         is_owner = owner_id is None or _OWNER.fullmatch(owner_id)
         gone = await self._store.remove_subscription(owner_id, name) if is_owner else None
         if gone is None:
-            raise NotFound(f"no subscription {name!r}: list the owner's subscriptions to see their names")
+            whose = "the platform" if owner_id is None else f"owner {owner_id[:MAX_NAME]!r}"
+            raise NotFound(f"{whose} has no subscription {name!r}: `tidings subscriptions list` shows an owner's")
         change = Change.about(gone, "subscription.removed", by, self._now(), before=describe(gone))
         await self._store.record_change(change)
         return gone
@@ -367,6 +368,11 @@ class SubscriptionRegistry:
         raise Conflict(f"the name {name!r} is taken by another subscription: choose another, or remove that one")
 
 
+def no_endpoint(owner_id: str, endpoint_id: UUID) -> str:
+    """Say that the owner has no such endpoint: in the same words whoever looked for it, and whosever it is."""
+    return f"owner {owner_id[:MAX_NAME]!r} has no endpoint {endpoint_id}: `tidings endpoints list` shows those it has"
+
+
 _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII characters without spaces"
 
 
@@ -375,11 +381,19 @@ def _check_line(what: str, text: str, longest: int, error: type[Exception]) -> N
         raise error(f"{what!r} is not usable: give one line of 1 to {longest} characters, no space at its ends")
 
 
+def _written(length: timedelta) -> str:
+    """Write a duration as a person would: 7d, 24h, 60s."""
+    for unit, letter in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
+        if length and not length % unit:
+            return f"{length // unit}{letter}"
+    return f"{length.total_seconds():g}s"
+
+
 async def _locked(store: Store, owner_id: str, endpoint_id: UUID) -> Endpoint:
     # What cannot be an owner's id owns nothing; the store need not cope with it.
     endpoint = await store.lock_endpoint(owner_id, endpoint_id) if _OWNER.fullmatch(owner_id) else None
     if endpoint is None:
-        raise NotFound(f"no endpoint {endpoint_id}: list the owner's endpoints to see their ids")
+        raise NotFound(no_endpoint(owner_id, endpoint_id))
     return endpoint
 
 

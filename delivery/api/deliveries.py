@@ -15,6 +15,7 @@ from delivery.events import Event, EventLog
 from delivery.jobs import Inspector, JobId, JobRow
 from delivery.replay import DeliveryFilter
 from subscriptions.model import Endpoint, EndpointState
+from subscriptions.registry import no_endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,8 @@ class DeliveryDesk:
             raise Conflict(f"the endpoint of delivery {delivery_id} was removed: nothing can be sent to it")
         if endpoint.state is EndpointState.DISABLED:
             raise Conflict(
-                f"endpoint {endpoint.id} is disabled ({endpoint.state_reason}): `tidings endpoints enable` it first"
+                f"endpoint {endpoint.id} is disabled ({endpoint.state_reason}):"
+                f" `tidings endpoints enable {endpoint.id}` first"
             )
         return await self._jobs.retry(delivery_id, owner_id=owner_id)
 
@@ -99,7 +101,9 @@ class DeliveryDesk:
         except NotFound:
             job = None
         if job is None or job.kind != DELIVER:
-            raise NotFound(f"no delivery {delivery_id}: `tidings deliveries list` shows the owner's")
+            raise NotFound(
+                f"owner {owner_id!r} has no delivery {delivery_id}: `tidings deliveries list` shows those it has"
+            )
         return job
 
     async def _endpoint(self, owner_id: str, job: JobRow) -> Endpoint | None:
@@ -112,6 +116,6 @@ class DeliveryDesk:
         async with self._unit() as store:
             endpoint = await store.endpoint(which.owner_id, which.endpoint_id)
         if endpoint is None:
-            raise NotFound(f"no endpoint {which.endpoint_id}: `tidings endpoints list` shows the owner's")
+            raise NotFound(no_endpoint(which.owner_id, which.endpoint_id))
         if sendable and endpoint.state is EndpointState.REMOVED:
             raise Conflict(f"endpoint {endpoint.id} was removed: nothing can be sent to it")

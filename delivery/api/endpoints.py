@@ -19,8 +19,8 @@ from delivery.jobs import Inspector, JobFilter
 from delivery.sealing import SealError
 from signing import SigningSecret
 from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure, UnopenedHeaders
-from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
-from subscriptions.store import Store
+from subscriptions.registry import OVERLAP, EndpointRegistry, Seal, no_endpoint
+from subscriptions.store import Store, StoredKey
 
 #: Opens a transaction and hands out the store on it; commits on leaving.
 Unit = Callable[[], AbstractAsyncContextManager[Store]]
@@ -36,6 +36,7 @@ class Tested:
     """What came of one test delivery."""
 
     event: Event
+    endpoint: Endpoint  #: as it was when it was sent to
     answer: Reply | Fault | RetryableError | PermanentError
     verdict: Verdict
 
@@ -88,8 +89,11 @@ class Endpoints:
             await self._check_gate(endpoint)
         return endpoint, secret
 
-    async def list(self, owner_id: str, *, limit: int = 50, after: UUID | None = None) -> Sequence[Endpoint]:
-        """List endpoints that are not removed, oldest first; page on with `after` = the last id seen."""
+    async def list(self, owner_id: str | None, *, limit: int = 50, after: UUID | None = None) -> Sequence[Endpoint]:
+        """List endpoints that are not removed, oldest first; page on with `after` = the last id seen.
+
+        `owner_id` None lists those of all owners.
+        """
         async with self._unit() as store:
             return await store.endpoints(owner_id, limit=limit, after=after)
 
@@ -102,8 +106,19 @@ class Endpoints:
         async with self._unit() as store:
             endpoint = await store.endpoint(owner_id, endpoint_id)
         if endpoint is None:
-            raise NotFound(f"no endpoint {endpoint_id}: `tidings endpoints list` shows the owner's")
+            raise NotFound(no_endpoint(owner_id, endpoint_id))
         return endpoint
+
+    async def keys(self, owner_id: str, endpoint_id: UUID) -> Sequence[StoredKey]:
+        """List the sealed keys that sign now, newest first; `expires_at` says until when, None = until rotated.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+        """
+        async with self._unit() as store:
+            if await store.endpoint(owner_id, endpoint_id) is None:
+                raise NotFound(no_endpoint(owner_id, endpoint_id))
+            return await store.keys(endpoint_id, datetime.now(UTC))
 
     async def update(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint; deliveries under way go by the new values from their next try on."""
@@ -153,7 +168,7 @@ class Endpoints:
         async with self._unit() as store:
             endpoint = await store.endpoint(owner_id, endpoint_id)
             if endpoint is None:
-                raise NotFound(f"no endpoint {endpoint_id}: `tidings endpoints list` shows the owner's")
+                raise NotFound(no_endpoint(owner_id, endpoint_id))
             if endpoint.state is EndpointState.REMOVED:
                 raise Conflict(f"endpoint {endpoint_id} was removed: add a new one")
             keys = await store.keys(endpoint_id, now)
@@ -171,7 +186,7 @@ class Endpoints:
         )
         parcel = Parcel(event=event, exposure=Exposure.WEBHOOK, endpoint=endpoint, keys=tuple(keys), loaded_at=now)
         answer = await self._attempt(parcel)
-        return Tested(event=event, answer=answer, verdict=classify(answer, endpoint.overrides))
+        return Tested(event=event, endpoint=endpoint, answer=answer, verdict=classify(answer, endpoint.overrides))
 
     def _registry(self, store: Store) -> EndpointRegistry:
         return EndpointRegistry(

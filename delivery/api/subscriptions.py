@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from uuid import UUID
 
 from delivery.api.endpoints import Unit
 from delivery.errors import UnknownEventType
 from delivery.ids import new_id
+from subscriptions.match import MAX_TYPE_LENGTH
 from subscriptions.model import EventType, Exposure, Subscription
 from subscriptions.registry import SubscriptionRegistry
 from subscriptions.store import Store
@@ -43,12 +45,19 @@ class EventTypes:
         """Refuse the name of a type that nobody declared, in a filter that it would make find nothing.
 
         Raises:
-            UnknownEventType: no such type.
+            UnknownEventType: no such type; the message says which was probably meant.
         """
         if type is None or type.startswith("tidings."):
             return
-        if all(each.type != type for each in await self.list()):
-            raise UnknownEventType(f"no event type {type[:60]!r}: `tidings event-types list` shows the declared ones")
+        known = [each.type for each in await self.list()]
+        if type in known:
+            return
+        name, near = type[:MAX_TYPE_LENGTH], get_close_matches(type, known, n=1)
+        guess = f" (did you mean {near[0]!r}?)" if near else ""
+        raise UnknownEventType(
+            f"event type {name!r} was never declared{guess}: `tidings event-types list` shows those that are,"
+            f" `tidings event-types declare {name} --exposure webhook` adds it"
+        )
 
 
 class Subscriptions:

@@ -8,8 +8,10 @@
     failures.py      any exception -> one line and an exit code
     options.py       the options that commands share
     parameters.py    what a person may write for a duration, an instant, a header, JSON ...
+    hints.py         commands that are named in a message repeat the options of this one
     output.py        tables for people, JSON and JSON lines for programs; hostile text is escaped
     documents.py     the shape of everything as JSON
+    place.py         where the database is, without its password
     story.py         what happens to a delivery next, and when
 
 Nothing heavy is imported before a command needs it, so that `--help` is quick.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from delivery.cli import documents
 from delivery.cli.lists import Listing
 from delivery.cli.options import Noun, connected, listed, printed, signed
-from delivery.cli.output import Form, write_fields, write_json
+from delivery.cli.output import Form, write_fields, write_json, write_line
 from delivery.cli.session import Session
 from subscriptions.model import EventType, Exposure
 
@@ -50,6 +52,14 @@ def declare(session: Session, type: str, exposure: str, description: str, change
         write_json(document)
     else:
         write_fields((name, value or None) for name, value in document.items())
+        if declared.exposure is Exposure.INTERNAL:
+            write_line(f"\nIts events never leave: `{exposing(declared)}` lets endpoints have them.")
+
+
+def exposing(declared: EventType) -> str:
+    """Return the command that lets the events of a type leave; its description stays."""
+    kept = f" --description {shlex.quote(declared.description)}" if declared.description else ""
+    return f"tidings event-types declare {declared.type} --exposure webhook{kept} --change"
 
 
 @event_type.command("list")

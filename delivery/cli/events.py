@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import UUID
@@ -10,13 +10,16 @@ from uuid import UUID
 import click
 
 from delivery.cli import documents
+from delivery.cli.event_type import exposing
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed
 from delivery.cli.output import Form, instant_shown, shown, write_block, write_fields, write_json, write_line
 from delivery.cli.parameters import FILLED, ID, MOMENT, check_range, payload
 from delivery.cli.session import Session
+from delivery.errors import UnknownEventType
 from delivery.events import MAX_PAYLOAD_BYTES, Event, EventFilter, Relaying
 from delivery.jobs import JobRow
+from subscriptions.model import EventType, Exposure
 
 if TYPE_CHECKING:
     from delivery.api.events import EventStory
@@ -85,11 +88,17 @@ def record(
     if (data is None) == (data_file is None):
         raise click.UsageError("give the event's data, either as --data JSON or as --data-file FILE")
     text = payload(data_file.read(MAX_PAYLOAD_BYTES + 1) if data_file else _bytes(data or ""))
-    event_id = session.run(
-        lambda app: app.events.record(
-            session.owner, type, text, subject=subject, idempotency_key=key, occurred_at=occurred_at
-        )
-    )
+
+    async def work(app: App) -> UUID:
+        try:
+            return await app.events.record(
+                session.owner, type, text, subject=subject, idempotency_key=key, occurred_at=occurred_at
+            )
+        except UnknownEventType:
+            await app.event_types.check(type)  # says what was probably meant
+            raise
+
+    event_id = session.run(work)
     if form is Form.JSON:
         write_json({"id": str(event_id)})
         return
@@ -129,7 +138,8 @@ def list_events(
             return app.events.list(which, limit=number, before=last)
 
         await app.event_types.check(type)
-        await EVENTS.write_pages(pages(read, limit=limit, start=before, key=lambda row: row[0].id), form)
+        listing = EVENTS if owner_id is not None else EVENTS.with_owner(lambda each: each[0].owner_id)
+        await listing.write_pages(pages(read, limit=limit, start=before, key=lambda row: row[0].id), form)
 
     session.run(work)
 
@@ -140,7 +150,7 @@ def list_events(
 @printed
 def show(session: Session, event_id: UUID, form: Form) -> None:
     """Show an event, its data, and every delivery that it became."""
-    _write(session.run(lambda app: app.events.get(session.owner, event_id)), form)
+    session.run(lambda app: _show(app, app.events.get(session.owner, event_id), form))
 
 
 @events.command()
@@ -149,7 +159,7 @@ def show(session: Session, event_id: UUID, form: Form) -> None:
 @printed
 def requeue(session: Session, event_id: UUID, form: Form) -> None:
     """Let the relay try an event again that it gave up."""
-    _write(session.run(lambda app: app.events.requeue(session.owner, event_id)), form)
+    session.run(lambda app: _show(app, app.events.requeue(session.owner, event_id), form))
 
 
 def _bytes(text: str) -> bytes:
@@ -157,7 +167,13 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _write(story: EventStory, form: Form) -> None:
+async def _show(app: App, asked: Awaitable[EventStory], form: Form) -> None:
+    story = await asked
+    declared = next((each for each in await app.event_types.list() if each.type == story.event.type), None)
+    _write(story, declared, form)
+
+
+def _write(story: EventStory, declared: EventType | None, form: Form) -> None:
     event, jobs = story.event, story.jobs
     if form is Form.JSON:
         write_json(documents.event(event, story.relaying) | {"deliveries": _fan_out(jobs)})
@@ -169,7 +185,7 @@ def _write(story: EventStory, form: Form) -> None:
             ("type", event.type),
             ("subject", event.subject),
             ("occurred", instant_shown(event.occurred_at)),
-            ("state", _relay_line(story)),
+            ("state", _relay_line(story, declared)),
         ]
     )
     write_line("data")
@@ -181,13 +197,21 @@ def _write(story: EventStory, form: Form) -> None:
 
 
 def _fan_out(jobs: Sequence[JobRow]) -> list[dict[str, Any]]:
-    return [documents.job(job) | {"endpoint_id": job.args.get("endpoint_id")} for job in jobs]
+    """Describe deliveries as `deliveries list` does, and what handlers do as `jobs list` does."""
+    return [
+        documents.delivery(job) if "endpoint_id" in job.args else documents.job(job) | {"endpoint_id": None}
+        for job in jobs
+    ]
 
 
-def _relay_line(story: EventStory) -> str:
+def _relay_line(story: EventStory, declared: EventType | None) -> str:
     relaying = story.relaying
+    if relaying is None and not story.jobs:
+        if declared is not None and declared.exposure is Exposure.INTERNAL:
+            return f"relayed; its type is internal, so it never leaves: `{exposing(declared)}` lets later ones leave"
+        return "relayed; nobody subscribed to it"
     if relaying is None:
-        return "relayed" if story.jobs else "relayed; nobody subscribed to it"
+        return "relayed"
     if relaying.poisoned:
         error = shown(relaying.error or "no error kept")
         again = f"`tidings events requeue {story.event.id}` tries again"

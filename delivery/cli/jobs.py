@@ -99,7 +99,8 @@ def list_jobs(
 
         if kind is not None:
             await _check_kind(app, kind)
-        await JOBS.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
+        listing = JOBS if owner_id is not None else JOBS.with_owner(lambda job: job.owner_id)
+        await listing.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
 
     session.run(work)
 
@@ -170,7 +171,7 @@ def _fields(job: JobRow) -> list[tuple[str, object]]:
         ("attempts", f"{job.attempt} made, {job.spent} of {job.max_attempts} spent"),
         ("due", None if job.state.is_final else instant_shown(job.run_at)),
         ("finished", instant_shown(job.finished_at) if job.finished_at else None),
-        ("reason", job.reason),
+        ("by" if job.state is JobState.CANCELLED else "reason", job.reason),
         ("code", job.code),
     ]
 

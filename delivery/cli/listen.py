@@ -255,8 +255,8 @@ async def _listen(desk: Desk, *, host: str, port: int, introduce: Callable[[str]
 
 def _introduce(url: str, *, has_secret: bool, err: bool) -> None:
     click.echo(f"Listening on {click.style(url, bold=True)}  Ctrl-C ends.", err=err)
-    click.echo("To register it:  " + click.style(f"tidings endpoints add {url}", bold=True), err=err)
     if not has_secret:
+        click.echo("To register it:  " + click.style(f"tidings endpoints add {url}", bold=True), err=err)
         hint = "No secret, so nothing is verified: give the one that `endpoints add` shows, as --secret whsec_..."
         click.echo(click.style(hint, fg="yellow"), err=err)
     click.echo(err=err)
@@ -309,7 +309,7 @@ def listen(
     as_json: bool,
     with_body: bool,
 ) -> None:
-    """Receive webhooks on this machine: verify and print each as it comes.
+    """Receive webhooks here, verify and print them.
 
     A verified request is answered 204, any other 400 or 401. With --status, --delay and --retry-after it plays a
     receiver in trouble. Nothing is kept.

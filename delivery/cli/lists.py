@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from delivery.cli.output import Form, write_json, write_table
@@ -22,6 +22,11 @@ class Listing(Generic[T]):
     row: Callable[[T], Sequence[object]]  #: the cells under the headings
     document: Callable[[T], dict[str, Any]]
     empty: str  #: what people read where there are none
+
+    def with_owner(self, owner: Callable[[T], str | None]) -> Listing[T]:
+        """Return it with a column that says whose each thing is."""
+        row = self.row
+        return replace(self, headings=("Owner", *self.headings), row=lambda each: (owner(each), *row(each)))
 
     def write(self, things: Sequence[T], form: Form) -> None:
         """Print a list that is here."""

@@ -8,10 +8,12 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delivery.cli.failures import Failed
+from delivery.cli.place import place
 from delivery.cli.output import shown, span, write_line, write_note
 from delivery.cli.session import Session
 from delivery.cli.signals import Stopped
@@ -19,6 +21,8 @@ from delivery.cli.signals import Stopped
 if TYPE_CHECKING:
     from delivery.app import App
     from delivery.settings import Settings
+
+log = logging.getLogger("tidings")
 
 #: Held in the state folder by the one `up` that runs on it.
 LOCK = "up.lock"
@@ -40,26 +44,28 @@ def run_loops(
         Stopped: Ctrl-C.
     """
     settings = session.settings
-    logging.getLogger("tidings").setLevel(logging.WARNING if quiet else logging.INFO)
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
     what = " and ".join(name for name, runs in (("relay", relay), ("worker", worker)) if runs)
 
     async def work(app: App) -> None:
         with _only_one(settings.home) if alone and settings.dsn is None else nullcontext():
-            if worker:
-                app.check_keys()
+            made = worker and _make_keys(app, settings)
             local = await app.allow_local(allow_local, by=by or "somebody")
             _say("database", await app.database())
             if settings.dsn is None:
                 _say("state", str(settings.home))
+            _say("dsn", await place(app))
             if worker:
                 _say("keys", _where_keys_are(settings))
             _say("allow-local", _local(local))
+            if made:
+                log.info("made a key that seals signing secrets: %s (keep it with the database)", made)
             ready = f"{what} run: Ctrl-C stops them in order" if relay and worker else f"the {what} runs"
             await app.work(relay=relay, worker=worker, started=lambda: _say("ready", ready))
 
     grace = span(settings.grace)
     try:
-        session.run(
+        replace(session, tells_new=not alone).run(
             work, stopping=lambda: write_note(f"stopping: what is in flight has {grace} to end; again to abort")
         )
     except Stopped as stopped:
@@ -70,6 +76,22 @@ def run_loops(
 
 def _say(name: str, text: str) -> None:
     write_line(f"{name:<12} {shown(text)}")
+
+
+def _make_keys(app: App, settings: Settings) -> Path | None:
+    """See that there are keys; return the file of one that was made just now, which is no reason to warn.
+
+    Raises:
+        ConfigurationError: there are none, or one of them is none.
+    """
+    file = Path(_where_keys_are(settings))
+    stood, level = file.exists(), log.level
+    log.setLevel(logging.ERROR)  # told of later, when it is clear what runs here
+    try:
+        app.check_keys()
+    finally:
+        log.setLevel(level)
+    return None if settings.keys is not None or settings.dsn is not None or stood else file
 
 
 def _local(allowed: bool) -> str:

@@ -6,9 +6,9 @@ import click
 
 from delivery.cli.failures import Failed
 from delivery.cli.options import Act, connected, printed
-from delivery.cli.output import Form, counted, write_json, write_line
+from delivery.cli.output import Form, counted, write_json, write_line, write_note
 from delivery.cli.parameters import FILLED
-from delivery.cli.session import Session
+from delivery.cli.session import Session, told_new
 
 
 @click.command(cls=Act)
@@ -24,7 +24,10 @@ def migrate(session: Session, check: bool, grant_record: str | None, form: Form)
         raise click.UsageError("--check changes nothing: give --grant-record without it")
     from delivery.app import migrate_database
 
-    names = session.run_bare(migrate_database(session.settings, check=check, grant_record=grant_record))
+    is_new = session.makes_database
+    names = session.run_bare(migrate_database(session.settings, check=check))
+    if is_new:
+        write_note(told_new(session.settings.home))
     if form is Form.JSON:
         write_json({"pending" if check else "applied": names})
     else:
@@ -32,7 +35,9 @@ def migrate(session: Session, check: bool, grant_record: str | None, form: Form)
             write_line(f"{'pending' if check else 'applied'}  {name}")
         if not names:
             write_line("nothing is pending: the schema is that of this release")
-    if grant_record and form is Form.PEOPLE:
-        write_line(f"granted  role {grant_record!r} may record events")
+    if grant_record:  # by itself, so that a role that is refused leaves no doubt about what was applied
+        session.run_bare(migrate_database(session.settings, grant_record=grant_record))
+        if form is Form.PEOPLE:
+            write_line(f"granted  role {grant_record!r} may record events")
     if check and names:
         raise Failed(f"{counted(len(names), 'migration')} pending: run `tidings migrate`")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import wraps
 from typing import Any
 
 import click
 
+from delivery.cli.hints import repeat
 from delivery.cli.output import Form
 from delivery.cli.parameters import FILLED
 from delivery.cli.session import Session
@@ -30,7 +32,25 @@ class Act(click.Command):
         return [*sorted(own, key=lambda param: _PLACES.get(param.name or "", 0)), *last]
 
 
-class Noun(click.Group):
+class Guessing(click.Group):
+    """Say which command was probably meant, where there is none of a name."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments begin with."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            name = args[0]
+            if name.startswith("-"):
+                raise
+            near = get_close_matches(name, self.list_commands(ctx), n=1)
+            guess = f": did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {name!r}{guess}", ctx) from None
+
+
+class Noun(Guessing):
     """The commands about one noun."""
 
     command_class = Act
@@ -58,7 +78,9 @@ def connected(command: Command) -> Command:
     @HOME
     @wraps(command)
     def with_session(*args: Any, dsn: str | None, home: str | None, **given: Any) -> None:
-        command(_session().having(database_url=dsn, home=home), *args, **given)
+        session = _session().having(database_url=dsn, home=home)
+        repeat(session.given)
+        command(session, *args, **given)
 
     return with_session
 
@@ -70,7 +92,9 @@ def owned(command: Command) -> Command:
     @OWNER
     @wraps(command)
     def with_owner(session: Session, *args: Any, owner: str | None, **given: Any) -> None:
-        command(session.having(owner=owner), *args, **given)
+        session = session.having(owner=owner)
+        repeat(session.given)
+        command(session, *args, **given)
 
     return with_owner
 

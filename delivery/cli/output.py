@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from delivery.cli.hints import complete
 from delivery.events import JsonText
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ JsonObject = dict[str, Any]
 #: Wide enough that nothing is cut where the output is no terminal.
 _NO_TERMINAL_WIDTH = 4000
 #: Columns with such headings are never broken: what is in them is copied, or looked down along.
-_WHOLE = ("id", "state", "at", "attempts")
+_WHOLE = ("id", "state", "at", "attempts", "url")
 #: Other columns are not made narrower than this, in characters; between columns are these.
 _NARROW, _GAP = 12, 2
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -139,17 +140,17 @@ def _json_escape(char: str) -> str:
 
 def write_line(text: str = "") -> None:
     """Print a line of ours; what is not ours in it went through `shown`."""
-    click.echo(text)
+    click.echo(complete(text))
 
 
 def write_note(text: str) -> None:
     """Print a line about the work, beside its result."""
-    click.echo(shown(text), err=True)
+    click.echo(complete(shown(text)), err=True)
 
 
 def write_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Print names and values under each other; None is left out."""
-    lines = [(name, shown(value)) for name, value in fields if value is not None]
+    lines = [(name, complete(shown(value))) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in lines), default=0)
     for name, value in lines:
         click.echo(f"{name:<{width}}  {value}".rstrip())
@@ -168,7 +169,7 @@ def write_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
     """Print a table, or `empty` where there are no rows."""
     filled = [[shown("-" if cell is None else cell) for cell in row] for row in rows]
     if not filled:
-        click.echo(empty)
+        click.echo(complete(empty))
         return
     from rich.cells import cell_len
     from rich.table import Table

@@ -36,7 +36,10 @@ def periodic() -> None:
 @listed
 def list_periodic(session: Session, form: Form) -> None:
     """List periodic jobs with their last and next tick."""
-    PERIODICS.write(session.run(lambda app: app.jobs.periodic()), form)
+    rows = session.run(lambda app: app.jobs.periodic())
+    PERIODICS.write(rows, form)
+    if form is Form.PEOPLE and (last := [each.last_job for each in rows if each.last_job is not None]):
+        write_line(f"\nnext: `tidings jobs show {last[0]} --any-owner` shows what came of one")
 
 
 @periodic.command()

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 import click
 
-from delivery.cli import failures
-from delivery.cli.options import DSN, HOME, OWNER
+from delivery.cli import failures, hints
+from delivery.cli.options import DSN, HOME, OWNER, Guessing
 from delivery.cli.output import shown
 from delivery.cli.session import Session
 
@@ -44,7 +44,7 @@ COMMANDS: dict[str, str] = {
 _debug: ContextVar[bool] = ContextVar("debug", default=False)
 
 
-class Root(click.Group):
+class Root(Guessing):
     """Find commands by name when they are asked for, and end in an exit code whatever happens."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -64,7 +64,7 @@ class Root(click.Group):
     ) -> NoReturn:
         """Run and exit; every error is one line on standard error."""
         extra["standalone_mode"] = False
-        token = _debug.set(False)
+        token, repeated = _debug.set(False), hints.repeat({})
         _write_anything()
         try:
             with _logging():
@@ -74,6 +74,7 @@ class Root(click.Group):
         except BaseException as error:
             code = _report(failures.first(error))
         finally:
+            hints.forget(repeated)
             _debug.reset(token)
         sys.exit(code)
 
@@ -91,7 +92,7 @@ def _report(error: BaseException) -> int:
         if _debug.get() and not failures.is_meant(error):
             click.echo("".join(traceback.format_exception(error)), err=True)
         if line is not None:
-            click.echo(f"tidings: {shown(line)}", err=True)
+            click.echo(f"tidings: {hints.complete(shown(line))}", err=True)
     return failures.exit_code(error)
 
 

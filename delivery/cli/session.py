@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from delivery.cli.output import write_note
 from delivery.cli.signals import Stop
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ class Session:
     """What was given on the command line, and what follows from it. Nothing is opened before `run`."""
 
     given: dict[str, Any] = field(default_factory=dict, repr=False)  #: settings by name; these win
+    tells_new: bool = True  #: say where a database was made on the way; `up` is there to make one
 
     def having(self, **given: Any) -> Session:
         """Return a session with more given; None is as if it were not given."""
@@ -58,8 +61,21 @@ class Session:
     async def _opened(self, work: Callable[[App], Awaitable[T]]) -> T:
         from delivery.app import open_app
 
+        is_new = self.makes_database
         async with open_app(self.settings) as app:
+            if is_new and self.tells_new:
+                write_note(told_new(self.settings.home))
             return await work(app)
+
+    @property
+    def makes_database(self) -> bool:
+        """Say whether opening the app would make a new embedded database."""
+        return self.settings.dsn is None and not any(self.settings.home.glob("pg*/"))
+
+
+def told_new(home: Path) -> str:
+    """Say that a database was made, to somebody who may have meant another one."""
+    return f"made a new database in {home}: there was none (--home or TIDINGS_HOME names another folder)"
 
 
 async def gathered(pages: AsyncIterator[T]) -> list[T]:

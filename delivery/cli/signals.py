@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
-import sys
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Self, TypeVar
 
@@ -77,15 +78,22 @@ class Stop:
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         if self._number is not None:
-            sys.stderr.flush()
-            os.write(2, b"aborted\n")
+            _say_aborted()
             os._exit(128 + number)
         self._number = number
         if self._running is not None:
             self._running[0].call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
-        if self._stopping is not None:
-            self._stopping()
         if self._running is not None:
             self._running[1].cancel()
+        if self._stopping is not None:
+            with suppress(OSError, RuntimeError):  # nobody reads it: no reason to stop less
+                self._stopping()
+
+
+def _say_aborted() -> None:
+    """Write past Python's own streams, which this may have interrupted; where nobody takes it, say nothing."""
+    with suppress(OSError, ValueError):
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, b"aborted\n")

@@ -18,7 +18,14 @@ SKEW_S = float(os.environ.get("SKEW_S", "0"))
 OURS = ("delivery", "signing", "subscriptions")
 
 
-class SkewedDatetime(dates.datetime):
+class _AnyDatetime(type):
+    """Makes every datetime an instance of the skewed one: it differs by `now` alone."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, dates.datetime)
+
+
+class SkewedDatetime(dates.datetime, metaclass=_AnyDatetime):
     """A datetime whose `now` is off."""
 
     @classmethod

@@ -1,354 +1,121 @@
 """The protocol as a state machine: workers, people and time, each step on whichever connection is idle.
 
-Time is moved by hand: a lease lapses when a rule says so. A transaction may stay open after its statement, so that
+Time is moved by hand: a lease lapses when a step says so. A transaction may stay open after its statement, so that
 others meet what it holds; a claim may stall after its snapshot was taken. What a step must do is judged when its
 statement ends, against what is committed by then.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
-from uuid import UUID
-
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from delivery.adapters.postgres.lanes import FLOOR
-from delivery.adapters.postgres.settler import Result, _columns
-from delivery.adapters.postgres.tries import Flight, refusal
-from delivery.jobs import FINAL_STATES, JobKind
-from delivery.jobs import Job as HandedJob
+from .jobs import ANY_FINAL, OUTCOMES, Jobs
+from .lines import Store
+from .state import Claim, Job
 
-from .lines import Call, Line, Outcome, Rows
-from .owners import Owners
-from .state import PLAIN, Claim, Job
-from .table import HOUR, MARGIN, Table, holds, nth, worker
-
-ANY_FINAL = [state.value for state in FINAL_STATES]
-LAPSE_JOB = "UPDATE tidings.job SET lease_until = now() - interval '1 second' WHERE id = %s"
-OUTCOMES: dict[str, dict[str, Any]] = {
-    "completed": {"state": "completed", "outcome": "completed"},
-    "failed": {"state": "retryable", "outcome": "failed", "charges": True},
-    "failed for long": {"state": "retryable", "outcome": "failed", "charges": True, "delay_s": 3600.0},
-    "snoozed": {"state": "retryable", "outcome": "snoozed"},
-    "discarded": {"state": "discarded", "outcome": "discarded", "charges": True, "reason": "exhausted"},
-    "cancelled": {"state": "cancelled", "outcome": "cancelled", "reason": "the handler"},
-    "released": {"state": "pending"},
-}
+nth, worker = st.integers(0, 5), st.integers(1, 3)
+key = st.sampled_from([None, ("key", 1), ("identity", 1), ("identity", 2)])
+#: What may be done to one job, besides all results of its newest claim.
+ON_JOBS = ("claim", "claim", "claim", "renew", "lapse", "lapse", "cancel", "retry", "replay", "expire", *OUTCOMES)
+#: What may be done besides.
+ELSEWHERE = ("enqueue", "enqueue", "late", "stall", "stall", "go on", "commit", "commit", "commit", "cut", "grab")
+SHARDS = ("grab", "keep", "give back", "wane", "age")
 
 
-async def _never(_: HandedJob) -> None:
-    raise AssertionError("no handler runs here")
+class Protocol(RuleBasedStateMachine):
+    """Everything that may happen to a few jobs, in any order."""
 
+    def __init__(self, store: Store, shards: tuple[int, int], lanes: tuple[int, int]) -> None:
+        super().__init__()
+        self.table = Jobs(store, shards, lanes)
 
-KINDS = {name: JobKind(name=name, handler=_never) for name in ("plain", "brief")}
+    @initialize(first=worker, second=worker, one=key, other=key)
+    def begin(self, first: int, second: int, one: tuple[str, int] | None, other: tuple[str, int] | None) -> None:
+        for queue, who, unique in ((0, first, one), (1, second, other)):
+            self.table.grab(who, queue, hold=False)
+            self.table.enqueue(queue, "plain", unique, hold=False)
 
-key = st.sampled_from([None, None, ("key", 1), ("identity", 1), ("identity", 2)])
-acts = st.sampled_from(["claim", "renew", "cancel", "retry", *OUTCOMES])
+    @invariant()
+    def holds(self) -> None:
+        self.table.holds()
 
-
-class Protocol(Owners):
-    """Everything that may happen to a job, in any order."""
-
-    @initialize(first=key, second=key)
-    def begin(self, first: tuple[str, int] | None, second: tuple[str, int] | None) -> None:
-        self.enqueue(lane=0, kind="plain", key=first, hold=False)
-        self.enqueue(lane=1, kind="brief", key=second, hold=False)
-
-    @precondition(Table.has_idle)
-    @rule(lane=st.integers(0, 1), kind=st.sampled_from(sorted(KINDS)), key=key, hold=holds)
-    def enqueue(self, lane: int, kind: str, key: tuple[str, int] | None, hold: bool) -> None:
-        if key is not None:
-            kind = ("brief", "plain")[key[1] - 1]  # of which the identity is, too
-            if not self.is_free(key):
-                return
-        name, keys = "enqueue_jobs", {}
-        if key is not None and key[0] == "key":
-            name, keys = "enqueue_by_key", {"digests": [bytes([key[1]])]}
-        elif key is not None:
-            name, keys = "enqueue_by_identity", {"firsts": [UUID(int=key[1])], "seconds": [UUID(int=0)]}
-        columns = {"kinds": [kind], "lanes": [self.lanes[lane] * 8 + PLAIN], "args": [json.dumps({})]}
-        columns |= {"priorities": [0], "run_ats": [None], "max_attempts": [9]}
-        slot = self.lanes[lane] * 8 + PLAIN
-
-        def run(line: Line) -> Rows:
-            rows = [row | {"new": True} for row in line.rows(name, columns | keys)]
-            return rows or [row | {"new": False} for row in line.rows(name.replace("enqueue", "find"), columns | keys)]
-
-        def judge(rows: Rows) -> Outcome:
-            [row] = rows
-            stands = self.told.keys.get(key) if key is not None else None
-            if stands is not None:
-                assert (row["new"], row["id"]) == (False, stands), "a unique job was added twice, or lost its id"
-                return Outcome()
-            assert row["new"], "a job that does not stand was not added"
-
-            def commit() -> None:
-                self.told.jobs[row["id"]] = Job(id=row["id"], kind=kind, slot=slot)
-                if key is not None:
-                    self.told.keys[key] = row["id"]
-
-            return Outcome(frozenset() if key is None else frozenset([key]), commit)
-
-        self.start(Call(run, key, judge), hold)
-
-    @precondition(Table.has_idle)
-    @rule(worker=worker, slots=st.integers(1, 3), hold=holds)
-    def claim(self, worker: int, slots: int, hold: bool) -> None:
-        self._claim(worker, slots, hold)
-
-    @precondition(lambda self: self.is_free("gate") and self.store.holder("gate") is None)
-    @rule(worker=worker, hold=holds)
-    def claim_and_stall(self, worker: int, hold: bool) -> None:
-        """Take the snapshot of a claim now, and its rows later."""
-        self.store.close_gate()
-        self._claim(worker, 9, hold, stalls=True)
-        if self.store.waiter("gate") is None:  # it owns no shard, and so did not come to its rows
-            self.store.open_gate()
-
-    @precondition(lambda self: self.store.waiter("gate") is not None)
-    @rule()
-    def go_on(self) -> None:
-        self.sound = False
-        self.store.open_gate()
-        line = self.store.waiter("gate")
-        assert line is not None
-        self.store.go_on(line)
-
-    def _claim(self, worker: int, slots: int, hold: bool, *, stalls: bool = False) -> None:
-        self.tokens += 1
-        token = self.tokens
-        asks = [
-            (lane * 8 + kind, shard) for lane, shard in zip(self.lanes, self.shards, strict=True) for kind in (0, 4)
-        ]
-        parameters = {
-            "lanes": [slot for slot, _ in asks],
-            "shards": [shard for _, shard in asks],
-            "slots": [slots] * len(asks),
-            "floors": [FLOOR] * len(asks),
-            "worker": worker,
-            "margin": MARGIN,
-            "lease": token,
-            "lease_for": HOUR,
-        }
-
-        def judge(rows: Rows) -> Outcome:
-            claimed = [self._judge_claimed(row, token) for row in rows]
-            for slot, shard in asks:
-                taken = sum(job.slot == slot for job in claimed)
-                owned = self.told.shards[shard].owner == worker and self.told.shards[shard].lease == "fresh"
-                due = [job for job in self.told.jobs.values() if job.slot == slot and job.is_free and job.due]
-                free = [job for job in due if self.store.holder(("job", job.id)) is None]
-                assert stalls or owned or not taken, "a claim from a shard that its worker does not own"
-                assert stalls or taken == min(slots, len(free) * owned), "a claim left jobs that were free"
-
-            def told() -> None:
-                self.claims += [
-                    Claim(row["id"], token, refusal(Flight(row, token, 0.0, 0.0), KINDS[row["kind"]])) for row in rows
-                ]
-
-            def commit() -> None:
-                self.told.jobs |= {job.id: job for job in claimed}
-                told()
-
-            gate = ["gate"] if stalls else []  # held until the transaction ends
-            return Outcome(frozenset([*(("job", job.id) for job in claimed), *gate]), commit, told)
-
-        self.start(
-            Call(lambda line: line.rows("claim_jobs", parameters, stall=stalls), "gate" if stalls else None, judge),
-            hold,
-            stalls=stalls,
-        )
-
-    def _judge_claimed(self, row: dict[str, Any], token: int) -> Job:
-        job = self.told.jobs[row["id"]]
-        assert job.is_free, f"job {job.id} was claimed, and another's claim stood"
-        assert job.due, f"job {job.id} was claimed before it was due"
-        assert self.store.holder(("job", job.id)) is None
-        after = job.claimed(token)
-        for name in ("attempt", "spent", "lost", "cancelled_by"):
-            assert row[name] == getattr(after, name), f"the worker was told another {name}"
-        return after
-
-    @precondition(lambda self: self.claims and self.has_idle())
-    @rule(nth=nth, what=st.sampled_from(sorted(OUTCOMES)), hold=holds)
-    def settle(self, nth: int, what: str, hold: bool) -> None:
-        claim = self.claims[-1 - nth % len(self.claims)]
-        result = claim.refused or Result(id=claim.job_id, lease=claim.token, **OUTCOMES[what])
-        if self.is_free(("job", claim.job_id)):
-            self._settle(claim, result, hold)
-
-    def _settle(self, claim: Claim, result: Result, hold: bool) -> None:
-        def judge(rows: Rows) -> Outcome:
-            counts = self.told.jobs[claim.job_id].token == claim.token
-            assert counts or not rows, "a result counted whose claim no longer stands"
-            assert rows or not counts, "a result was dropped whose claim stands"
-            return self.change(claim.job_id, lambda job: job.settled(result)) if counts else Outcome()
-
-        columns = _columns([result])
-        self.start(Call(lambda line: line.rows("settle_jobs", columns), ("job", claim.job_id), judge), hold)
-
-    @precondition(lambda self: self.claims and self.has_idle())
-    @rule(nth=nth, hold=holds)
-    def renew(self, nth: int, hold: bool) -> None:
-        claim = self.claims[-1 - nth % len(self.claims)]
-        if self.is_free(("job", claim.job_id)):
-            self._renew(claim, hold)
-
-    def _renew(self, claim: Claim, hold: bool) -> None:
-        def judge(rows: Rows) -> Outcome:
-            job = self.told.jobs[claim.job_id]
-            stands = job.token == claim.token
-            assert [row["cancelled_by"] for row in rows] == [job.cancelled_by] * stands, "a lease was renewed wrongly"
-            return self.change(job.id, lambda job: job.renewed()) if stands else Outcome()
-
-        columns = {"ids": [claim.job_id], "leases": [claim.token], "lease_for": HOUR}
-        self.start(Call(lambda line: line.rows("renew_leases", columns), ("job", claim.job_id), judge), hold)
-
-    @precondition(lambda self: self.told.jobs and self.has_idle())
-    @rule(nth=nth, by=st.sampled_from(["ann", "bob"]), hold=holds)
-    def cancel(self, nth: int, by: str, hold: bool) -> None:
-        found = self.choose(nth)
-        if found is not None and self.is_free(("job", found.id)):
-            self._cancel(found, by, hold)
-
-    def _cancel(self, found: Job, by: str, hold: bool) -> None:
-        parameters = {"ids": [found.id], "reason": by}
-
-        def run(line: Line) -> Rows:
-            line.rows("lock_jobs", parameters)
-            return line.rows("cancel_running", parameters) + line.rows("cancel_waiting", parameters)
-
-        def judge(rows: Rows) -> Outcome:
-            job = self.told.jobs[found.id]
-            assert [row["id"] for row in rows] == [job.id] * (not job.is_final), "a cancel did not reach a live job"
-            return Outcome() if job.is_final else self.change(job.id, lambda job: job.cancelled(by))
-
-        self.start(Call(run, ("job", found.id), judge), hold)
-
-    @precondition(lambda self: self.told.jobs and self.has_idle())
-    @rule(nth=nth, states=st.sampled_from([ANY_FINAL, ["discarded"]]), hold=holds)
-    def retry(self, nth: int, states: list[str], hold: bool) -> None:
-        """A person retries one job, or replays what was discarded."""
-        found = self.choose(nth)
-        if found is not None and self.is_free(("job", found.id)):
-            self._retry(found, states, hold)
-
-    def _retry(self, found: Job, states: list[str], hold: bool) -> None:
-        one, was_final = states == ANY_FINAL, found.is_final or states != ANY_FINAL
-
-        def run(line: Line) -> Rows:
-            if was_final:
-                return line.rows("retry_finished", {"ids": [found.id], "states": states, "forced": one})
-            return line.rows("retry_live", {"id": found.id})
-
-        def judge(rows: Rows) -> Outcome:
-            job = self.told.jobs[found.id]
-            can = job.state in states if was_final else not job.is_final and job.state != "running"
-            assert len(rows) == can, f"a job that was {job.state} was put back, or not"
-            if not can:
-                return Outcome()
-            outcome = self.change(job.id, lambda job: job.put_back(forced=one) if was_final else job.made_due())
-
-            def commit() -> None:
-                outcome.commit()
-                self.put_back.add(job.id)
-
-            return Outcome(outcome.locks, commit)
-
-        self.start(Call(run, ("job", found.id), judge), hold)
-
-    @precondition(Table.has_idle)
-    @rule(hold=holds)
-    def expire(self, hold: bool) -> None:
-        """Discard what is too old and does not run, of one kind."""
-        parameters = {"after_id": 0, "limit": 100, "kinds": ["brief"], "until": ["infinity"], "lease_for": HOUR}
-
-        def judge(rows: Rows) -> Outcome:
-            old = [job for job in self.told.jobs.values() if job.kind == "brief" and job.is_free]
-            gone = [job.expired() for job in old if self.store.holder(("job", job.id)) is None]
-            assert [row["gone"] for row in rows] == [len(gone)], "a job expired that was not free, or stayed"
-            return Outcome(
-                frozenset(("job", job.id) for job in gone),
-                lambda: self.told.jobs.update({job.id: job for job in gone}),
-            )
-
-        self.start(Call(lambda line: line.rows("expire_jobs", parameters), None, judge), hold)
-
-    # Two at once ------------------------------------------------------------------------------------------------
-
-    @precondition(lambda self: sum(line.idle for line in self.store.lines) > 1)
-    @rule(nth=nth, one=acts, other=acts, commit=st.sampled_from([True, True, False]))
-    def meet(self, nth: int, one: str, other: str, commit: bool) -> None:
-        """Let one act on a job while another's transaction, which has changed it, is not committed yet."""
+    @rule(act=st.sampled_from(ON_JOBS), nth=nth, hold=st.booleans())
+    def step(self, act: str, nth: int, hold: bool) -> None:
         job = self.choose(nth)
-        if job is None or self.store.holder(("job", job.id)) or self.store.waiter(("job", job.id)):
+        if job is not None:
+            self.act(act, job, hold=hold)
+
+    @rule(nth=nth, one=st.sampled_from(ON_JOBS), other=st.sampled_from(ON_JOBS), commit=st.booleans())
+    def meet(self, nth: int, one: str, other: str, commit: bool) -> None:
+        """Let one act on a job, most often one that runs, while another's transaction on it is not committed yet."""
+        if nth:
+            self.step("claim", nth, False)
+        job, store = self.choose(nth), self.table.store
+        if job is None or store.holder(("job", job.id)) or sum(line.idle for line in store.lines) < 2:
             return
-        self._act(one, job, hold=True)
-        line = self.store.holder(("job", job.id))
-        self._act(other, self.told.jobs[job.id], hold=False)
+        self.act(one, job, hold=True)
+        line = store.holder(("job", job.id))
+        self.act(other, self.table.told.jobs[job.id], hold=False)
         if line is not None:
-            self.store.end(line, commit=commit)
+            store.end(line, commit=commit)
 
-    def _act(self, act: str, job: Job, *, hold: bool) -> None:
-        claim = next((claim for claim in reversed(self.claims) if claim.job_id == job.id), None)
-        if act == "cancel":
-            self._cancel(job, "ann", hold)
-        elif act == "retry":
-            self._retry(job, ANY_FINAL, hold)
-        elif act == "claim":
-            self._claim(self.told.shards[self.shards[self.lanes.index(job.slot >> 3)]].owner, 9, hold)
-        elif claim is not None and act == "renew":
-            self._renew(claim, hold)
+    @rule(nth=nth, what=st.sampled_from(sorted(OUTCOMES)))
+    def answer_late(self, nth: int, what: str) -> None:
+        """A worker answers, though its claim may have lapsed, or been answered, long ago."""
+        if self.table.claims:
+            self.table.answer(self.table.claims[-1 - nth % len(self.table.claims)], what, hold=False)
+
+    @rule(act=st.sampled_from(ELSEWHERE), nth=nth, key=key, worker=worker, hold=st.booleans())
+    def elsewhere(self, act: str, nth: int, key: tuple[str, int] | None, worker: int, hold: bool) -> None:
+        match act:
+            case "enqueue":
+                self.table.enqueue(nth % 2, ("plain", "brief")[nth // 3], key, hold=hold)
+            case "stall":
+                self.table.claim_and_stall(worker, hold=hold)
+            case "go on":
+                self.table.go_on()
+            case _:
+                self.table.end(nth, commit=act == "commit")
+
+    @rule(act=st.sampled_from(SHARDS), queue=st.integers(0, 1), worker=worker, hold=st.booleans())
+    def own(self, act: str, queue: int, worker: int, hold: bool) -> None:
+        match act:
+            case "grab":
+                self.table.grab(worker, queue, hold=hold)
+            case "keep" | "give back":
+                self.table.keep(worker, queue, gives_back=act == "give back", hold=hold)
+            case _:
+                self.table.age(queue, "waning" if act == "wane" else "lapsed")
+
+    def choose(self, nth: int) -> Job | None:
+        """Choose a job by number, whatever the number."""
+        jobs = self.table.told.jobs
+        return jobs[sorted(jobs)[nth % len(jobs)]] if jobs else None
+
+    def act(self, act: str, job: Job, *, hold: bool) -> None:
+        table = self.table
+        match act:
+            case "claim":
+                table.claim(table.owner(job), 9, hold=hold)
+            case "lapse":
+                table.lapse(job)
+            case "cancel":
+                table.cancel(job, ("ann", "bob")[job.attempt % 2], hold=hold)
+            case "retry" | "replay":
+                table.retry(job, ANY_FINAL if act == "retry" else ["discarded"], hold=hold)
+            case "expire":
+                table.expire(hold=hold)
+            case _:
+                self._as_holder(act, table.newest(job), hold=hold)
+
+    def _as_holder(self, act: str, claim: Claim | None, *, hold: bool) -> None:
+        if claim is not None and act == "renew":
+            self.table.renew(claim, hold=hold)
         elif claim is not None:
-            self._settle(claim, claim.refused or Result(id=job.id, lease=claim.token, **OUTCOMES[act]), hold)
-
-    # Transactions and time --------------------------------------------------------------------------------------
-
-    @precondition(lambda self: any(line.outcome for line in self.store.lines))
-    @rule(nth=nth, commit=st.sampled_from([True, True, False]))
-    def end(self, nth: int, commit: bool) -> None:
-        """Commit what is under way; or cut its connection."""
-        held = [line for line in self.store.lines if line.outcome]
-        self.sound = False
-        self.store.end(held[nth % len(held)], commit=commit)
-
-    @rule(nth=nth)
-    def lapse(self, nth: int) -> None:
-        """The worker that runs a job is silent for longer than its lease."""
-        job = self.choose(nth, running=True)
-        if job is not None and self.store.holder(("job", job.id)) is None:
-            self.store.aside.execute(LAPSE_JOB, [job.id])
-            self.told.jobs[job.id] = job.silent()
+            self.table.answer(claim, act, hold=hold)
 
     def teardown(self) -> None:
-        if self.sound:
-            self._finish()
-        self.store.clear()
-
-    def _finish(self) -> None:
-        """Let every worker die, and one that is new end every job: nothing is stuck."""
-        if self.store.waiter("gate"):
-            self.go_on()
-        while held := [line for line in self.store.lines if line.outcome]:
-            self.store.end(held[0], commit=True)
-        for queue in (0, 1):
-            self.age(queue=queue, lease="lapsed")
-            self.holds()
-            self._grab(9, queue, hold=False)
-        for _ in range(3):
-            for job in [job for job in self.told.jobs.values() if not job.is_final]:
-                if job.token is not None:
-                    self.store.aside.execute(LAPSE_JOB, [job.id])
-                    self.told.jobs[job.id] = job.silent()
-                elif not job.due:
-                    self._retry(job, ANY_FINAL, hold=False)
-            known = len(self.claims)
-            self._claim(9, 99, hold=False)
-            for claim in self.claims[known:]:
-                done = claim.refused or Result(id=claim.job_id, lease=claim.token, **OUTCOMES["completed"])
-                self._settle(claim, done, hold=False)
-        self.holds()
-        left = [job for job in self.told.jobs.values() if not job.is_final]
-        assert not left, f"{left} can never end"
+        if self.table.sound:
+            self.table.finish()
+        self.table.store.clear()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
-
 from .lines import Call, Line, Outcome, Rows
 from .state import Shard
-from .table import HOUR, MARGIN, Table, holds, worker
+from .table import HOUR, MARGIN, Table
 
 #: Each of a shard of its own.
 QUEUES = ("first", "second")
@@ -17,17 +14,7 @@ SET_SHARD = "UPDATE tidings.shard SET until = now() + %s WHERE id = %s"
 class Owners(Table):
     """Workers that own shards, keep them, give them back, and fall silent."""
 
-    @initialize(first=worker, second=worker)
-    def own(self, first: int, second: int) -> None:
-        for who, queue in zip((first, second), (0, 1), strict=True):
-            self._grab(who, queue, hold=False)
-
-    @precondition(Table.has_idle)
-    @rule(worker=worker, queue=st.integers(0, 1), hold=holds)
-    def grab(self, worker: int, queue: int, hold: bool) -> None:
-        self._grab(worker, queue, hold)
-
-    def _grab(self, worker: int, queue: int, hold: bool) -> None:
+    def grab(self, worker: int, queue: int, *, hold: bool) -> None:
         shard = self.shards[queue]
         parameters = {"worker": worker, "lease_for": HOUR, "queues": [QUEUES[queue]], "want": 64}
 
@@ -36,18 +23,14 @@ class Owners(Table):
             assert [row["id"] for row in rows] == [shard] * free, "a shard was taken that was not free, or not taken"
             return self._own(shard, worker) if free else Outcome()
 
-        self.start(Call(lambda line: line.rows("grab_shards", parameters), None, judge), hold)
+        self.start(Call(lambda line: line.rows("grab_shards", parameters), None, judge), hold=hold)
 
     def _own(self, shard: int, worker: int, lease: str = "fresh") -> Outcome:
         return Outcome(frozenset([("shard", shard)]), lambda: self.told.shards.update({shard: Shard(worker, lease)}))
 
-    @precondition(Table.has_idle)
-    @rule(worker=worker, queue=st.integers(0, 1), gives_back=st.booleans(), hold=holds)
-    def keep(self, worker: int, queue: int, gives_back: bool, hold: bool) -> None:
+    def keep(self, worker: int, queue: int, *, gives_back: bool, hold: bool) -> None:
         """Renew the lease of a shard, or give it back."""
         shard = self.shards[queue]
-        if not self.is_free(("shard", shard)):
-            return
         parameters = {"worker": worker, "shards": [shard], "lease_for": HOUR}
 
         def run(line: Line) -> Rows:
@@ -63,9 +46,8 @@ class Owners(Table):
             assert len(rows) == can, "a shard was renewed by another, or after its lease"
             return self._own(shard, worker) if can else Outcome()
 
-        self.start(Call(run, ("shard", shard), judge), hold)
+        self.start(Call(run, ("shard", shard), judge), hold=hold)
 
-    @rule(queue=st.integers(0, 1), lease=st.sampled_from(["waning", "lapsed"]))
     def age(self, queue: int, lease: str) -> None:
         """The owner of a shard is silent for almost as long as its lease, or for longer."""
         shard = self.shards[queue]

@@ -58,6 +58,9 @@ class Ticker:
                 if self.leads:
                     log.warning("no longer leads: %s", error)
                 self.leads = False
+            except Exception:
+                log.exception("a turn of the periodic jobs failed")
+                self.leads = False
             await asyncio.sleep(self._pause())
 
     async def turn(self) -> None:

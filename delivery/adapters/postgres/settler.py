@@ -90,7 +90,8 @@ class Settler:
                 self._some.clear()
                 self._empty.set()
 
-    async def _write(self, batch: list[Result]) -> None:
+    async def _write(self, batch: list[Result], *, again: bool = True) -> None:
+        """Write a batch, and `again` what did not count: a cancelling committed meanwhile hides a job once."""
         failures = 0
         rows: list[DictRow] | None = None
         while rows is None:
@@ -105,8 +106,12 @@ class Settler:
                 await asyncio.sleep(min(0.1 * 2**failures, 5.0))
         if failures:
             log.info("results are written again")
-        self.stale += len(batch) - len(rows)
         self._settled(rows)
+        counted = {row["id"] for row in rows}
+        missed = [result for result in batch if again and result.id not in counted]
+        self.stale += len(batch) - len(rows) - len(missed)
+        if missed:
+            await self._write(missed, again=False)
         return None
 
     async def _write_apart(self, batch: list[Result], error: Exception) -> None:

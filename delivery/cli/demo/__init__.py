@@ -45,3 +45,4 @@ def demo(home: Path | None) -> None:
         stage.note(f"Look around: tidings deliveries list --home {home.absolute()}")
     if not kept:
         sys.exit(1)
+    stage.note("next: `. .venv/bin/activate`, then `tidings up --allow-local`, and the first journey of README.md")

@@ -191,8 +191,8 @@ class Mortal(Database):
     dies_at = 0
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Conn]:
-        async with super().transaction() as tx:
+    async def transaction(self, **options: Any) -> AsyncIterator[Conn]:
+        async with super().transaction(**options) as tx:
             yield _Counted(tx, self)  # type: ignore[misc]  # stands in for the connection
 
 
