@@ -187,7 +187,9 @@ class EndpointRegistry:
         leisure; zero cuts a leaked key off at once. Each call makes a key; with `MAX_KEYS` it is a Conflict.
         """
         if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidEndpoint(f"an overlap of {_written(overlap)} is not allowed: give 0 to {_written(MAX_OVERLAP)}")
+            raise InvalidEndpoint(
+                f"an overlap of {_written(overlap)} is not allowed: give 0 to {_written(MAX_OVERLAP)}"
+            )
         endpoint = await self._standing(owner_id, endpoint_id, by)
         now = self._now()
         old = await self._store.keys(endpoint.id, now)

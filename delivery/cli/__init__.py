@@ -13,6 +13,7 @@
     documents.py     the shape of everything as JSON
     place.py         where the database is, without its password
     story.py         what happens to a delivery next, and when
+    trial.py         what came of a test delivery
 
 Nothing heavy is imported before a command needs it, so that `--help` is quick.
 """

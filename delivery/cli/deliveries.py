@@ -12,6 +12,7 @@ import click
 
 from delivery.attempts import Attempt
 from delivery.cli import documents
+from delivery.cli.hints import complete
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
 from delivery.cli.output import (
@@ -122,7 +123,8 @@ def list_deliveries(session: Session, which: DeliveryFilter, limit: int, before:
             return app.deliveries.list(which, limit=number, before=last)
 
         await app.event_types.check(which.event_type)
-        await DELIVERIES.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
+        listing = DELIVERIES if which.owner_id is not None else DELIVERIES.with_owner(lambda job: job.owner_id)
+        await listing.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
 
     session.run(work)
 
@@ -137,9 +139,9 @@ def show(session: Session, delivery_id: int, form: Form) -> None:
     Its event, its endpoint, each attempt with its reason, what happens next and when.
     """
     story = session.run(lambda app: app.deliveries.get(session.owner, delivery_id))
-    then = next_step(story.job, story.endpoint, now=datetime.now(UTC), max_age=session.settings.max_age)
+    then = next_step(story.job, story.endpoint, story.attempts, now=datetime.now(UTC), max_age=session.settings.max_age)
     if form is Form.JSON:
-        write_json(_document(story) | {"next": then})
+        write_json(_document(story) | {"next": complete(then)})
     else:
         _write_story(story, then)
 
@@ -153,7 +155,8 @@ def retry(session: Session, delivery_id: int, form: Form) -> None:
 
     One that waits goes past its wait or pause; a finished one is sent once more, with a new budget.
     """
-    _write(session.run(lambda app: app.deliveries.retry(session.owner, delivery_id)), form)
+    then = "it is sent now, by the `tidings up` or `tidings worker` that runs;"
+    _write(session.run(lambda app: app.deliveries.retry(session.owner, delivery_id)), form, then)
 
 
 @deliveries.command()
@@ -194,6 +197,8 @@ def replay(session: Session, which: DeliveryFilter, dry_run: bool, form: Form) -
         session.run(work)
     if form is Form.JSON:
         write_json({"matched": progress.total, "replayed": progress.done, "dry_run": dry_run})
+    elif not progress.total:
+        write_line(shown(f"nothing to send again: {_looked_for(which)}"))
     elif dry_run:
         write_line(f"{counted(progress.total, 'delivery')} to send again")
     else:
@@ -208,13 +213,30 @@ def _document(story: DeliveryStory) -> dict[str, Any]:
     }
 
 
-def _write(job: JobRow, form: Form) -> None:
+def _looked_for(which: DeliveryFilter) -> str:
+    """Say what no delivery was found for, and what else may be meant."""
+    states = " or ".join(each.value for each in which.states) or JobState.DISCARDED.value
+    parts = (
+        ("of owner", which.owner_id),
+        ("to endpoint", which.endpoint_id),
+        ("of type", which.event_type),
+        ("made from", which.since and instant_shown(which.since)),
+        ("made before", which.until and instant_shown(which.until)),
+        ("that ended with", which.error),
+    )
+    found = " ".join(f"{words} {value}" for words, value in parts if value is not None)
+    other = "" if which.states else "; `--state completed` sends delivered ones again"
+    return f"there is no {states} delivery {found}".rstrip() + other
+
+
+def _write(job: JobRow, form: Form, then: str = "") -> None:
     if form is Form.JSON:
         write_json(documents.delivery(job))
     else:
         state = f"{job.state.value}, parked" if job.parked else job.state.value
-        write_fields([("delivery", job.id), ("state", state), ("reason", job.reason)])
-        write_line(f"\nnext: `tidings deliveries show {job.id}` tells its story")
+        why = "by" if job.state is JobState.CANCELLED else "reason"
+        write_fields([("delivery", job.id), ("state", state), (why, job.reason)])
+        write_line(f"\nnext: {then}{' ' if then else ''}`tidings deliveries show {job.id}` tells its story")
 
 
 def _write_story(story: DeliveryStory, then: str) -> None:
@@ -229,7 +251,7 @@ def _write_story(story: DeliveryStory, then: str) -> None:
             ("event", f"{job.args['event_id']} {job.args.get('type', '')}{about}{when}"),
             ("endpoint", f"{job.args['endpoint_id']}{where}"),
             ("state", f"{job.state.value}, parked" if job.parked else job.state.value),
-            ("attempts", budget(job, endpoint)),
+            ("attempts", budget(job, endpoint, story.attempts)),
             ("created", instant_shown(job.created_at)),
             ("next", then),
         ]

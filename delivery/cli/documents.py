@@ -20,6 +20,7 @@ from subscriptions.model import (
     Subscription,
     UnopenedHeaders,
 )
+from subscriptions.store import StoredKey
 
 JsonObject = dict[str, Any]
 
@@ -47,6 +48,11 @@ def endpoint(one: Endpoint) -> JsonObject:
         "created_at": moment(one.created_at),
         "updated_at": moment(one.updated_at),
     }
+
+
+def key(one: StoredKey) -> JsonObject:
+    """Describe a signing key; nothing of its secret."""
+    return {"id": str(one.id), "created_at": moment(one.created_at), "expires_at": moment(one.expires_at)}
 
 
 def policy(one: RetryPolicy) -> JsonObject:

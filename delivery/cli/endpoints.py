@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -13,30 +15,38 @@ from delivery.classifier import Delivered
 from delivery.cli import documents
 from delivery.cli.failures import Failed
 from delivery.cli.lists import Listing, pages
-from delivery.cli.options import Noun, limited, listed, owned, printed, signed
+from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
 from delivery.cli.output import (
     Form,
     instant_shown,
     span,
-    write_block,
     write_fields,
     write_json,
     write_line,
 )
 from delivery.cli.parameters import DURATION, HEADER, ID, OVERRIDE
 from delivery.cli.session import Session
+from delivery.cli.trial import advice, write_tested
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
-from subscriptions.model import Endpoint, EndpointChanges, UnopenedHeaders
+from subscriptions.model import (
+    Endpoint,
+    EndpointChanges,
+    EndpointTarget,
+    Subscription,
+    UnopenedHeaders,
+)
 from subscriptions.policies import POLICIES
+from subscriptions.store import StoredKey
 
 if TYPE_CHECKING:
-    from delivery.api.endpoints import Tested
     from delivery.app import App
 
 Command = Callable[..., None]
 Pairs = tuple[tuple[str, str], ...]
 
+#: What a disabled endpoint parks.
+WAITING = (JobState.PENDING, JobState.RETRYABLE)
 #: Of these the endpoint's deliveries are counted; those that went well are many, and settled.
 COUNTED = (JobState.PENDING, JobState.RUNNING, JobState.RETRYABLE, JobState.DISCARDED)
 
@@ -102,6 +112,8 @@ def add(
     """
     given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if re.fullmatch(r"[\w.-]+:[0-9]+(/\S*)?", url):  # as a browser takes it
+        raise Failed(f"the URL {url!r} has no scheme: write http://{url}{'' if '/' in url else '/'} or https://...")
     endpoint, secret = session.run(
         lambda app: app.endpoints.add(session.owner, url, by=by, headers=headers, overrides=dict(overrides), **options)
     )
@@ -116,17 +128,19 @@ def add(
 
 @endpoints.command("list")
 @owned
+@any_owner
 @limited()
 @click.option("--after", type=ID, metavar="ID", help="Go on after this one.")
 @listed
-def list_endpoints(session: Session, limit: int, after: UUID | None, form: Form) -> None:
+def list_endpoints(session: Session, owner_id: str | None, limit: int, after: UUID | None, form: Form) -> None:
     """List endpoints that are not removed, oldest first."""
 
     async def work(app: App) -> None:
         def read(number: int, last: UUID | None) -> Any:
-            return app.endpoints.list(session.owner, limit=number, after=last)
+            return app.endpoints.list(owner_id, limit=number, after=last)
 
-        await ENDPOINTS.write_pages(pages(read, limit=limit, start=after, key=lambda each: each.id), form)
+        listing = ENDPOINTS if owner_id is not None else ENDPOINTS.with_owner(lambda each: each.owner_id)
+        await listing.write_pages(pages(read, limit=limit, start=after, key=lambda each: each.id), form)
 
     session.run(work)
 
@@ -138,24 +152,23 @@ def list_endpoints(session: Session, limit: int, after: UUID | None, form: Form)
 def show(session: Session, endpoint_id: UUID, form: Form) -> None:
     """Show one endpoint.
 
-    With its retry policy, and how many of its deliveries wait or were given up.
+    With its retry policy, the keys that sign, and how many of its deliveries wait or were given up.
     """
 
-    async def work(app: App) -> tuple[Endpoint, dict[str, int]]:
+    async def work(app: App) -> tuple[Endpoint, Sequence[StoredKey], dict[str, int]]:
         endpoint = await app.endpoints.get(session.owner, endpoint_id)
         counts = {}
         for state in COUNTED:
-            which = DeliveryFilter(owner_id=session.owner, endpoint_id=endpoint_id, states=(state,))
-            counts[state.value] = await app.jobs.count(which.as_jobs())
-        return endpoint, counts
+            counts[state.value] = await _count(app, endpoint, state)
+        return endpoint, await app.endpoints.keys(session.owner, endpoint_id), counts
 
-    endpoint, counts = session.run(work)
+    endpoint, keys, counts = session.run(work)
     if form is Form.JSON:
         policy = POLICIES.get(endpoint.policy)
         described = {"policy_steps": None if policy is None else documents.policy(policy), "deliveries": counts}
-        write_json(documents.endpoint(endpoint) | described)
+        write_json(documents.endpoint(endpoint) | described | {"keys": [documents.key(each) for each in keys]})
         return
-    write_fields(_fields(endpoint, counts))
+    write_fields(_fields(endpoint, keys, counts))
 
 
 @endpoints.command()
@@ -206,7 +219,13 @@ def update(
 @printed
 def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
     """Let deliveries go out again, the parked ones too."""
-    _write(session.run(lambda app: app.endpoints.enable(session.owner, endpoint_id, by=by)), form)
+
+    async def work(app: App) -> tuple[Endpoint, int]:
+        endpoint = await app.endpoints.enable(session.owner, endpoint_id, by=by)
+        return endpoint, await _count(app, endpoint, *WAITING)
+
+    endpoint, number = session.run(work)
+    _write(endpoint, form, ("deliveries", f"{number} that waited may go out now" if number else "none waits"))
 
 
 @endpoints.command()
@@ -217,10 +236,14 @@ def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
 @printed
 def disable(session: Session, endpoint_id: UUID, reason: str, by: str, form: Form) -> None:
     """Park the endpoint's deliveries until it is enabled. What is being sent may still arrive."""
-    _write(
-        session.run(lambda app: app.endpoints.disable(session.owner, endpoint_id, by=by, reason=reason)),
-        form,
-    )
+
+    async def work(app: App) -> tuple[Endpoint, int]:
+        endpoint = await app.endpoints.disable(session.owner, endpoint_id, by=by, reason=reason)
+        return endpoint, await _count(app, endpoint, *WAITING)
+
+    endpoint, number = session.run(work)
+    then = f"`tidings endpoints enable {endpoint.id}` lets them go"
+    _write(endpoint, form, ("deliveries", f"{number} parked, and all that come: {then}"))
 
 
 @endpoints.command()
@@ -233,7 +256,17 @@ def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
 
     Its subscriptions go with it, and its deliveries are cancelled.
     """
-    _write(session.run(lambda app: app.endpoints.remove(session.owner, endpoint_id, by=by)), form)
+
+    async def work(app: App) -> tuple[Endpoint, list[str], int]:
+        names = [each.name for each in await app.subscriptions.list(session.owner) if _leads_to(each, endpoint_id)]
+        endpoint = await app.endpoints.remove(session.owner, endpoint_id, by=by)
+        which = DeliveryFilter(owner_id=session.owner, endpoint_id=endpoint_id, states=(JobState.CANCELLED,))
+        cancelled = replace(which.as_jobs(), reason="endpoint_removed")
+        return endpoint, names, await app.jobs.count(cancelled)
+
+    endpoint, names, number = session.run(work)
+    gone = ("subscriptions", f"{', '.join(names)} removed with it" if names else None)
+    _write(endpoint, form, gone, ("deliveries", f"{number} cancelled"))
 
 
 @endpoints.command("rotate-secret")
@@ -278,31 +311,26 @@ def test(session: Session, endpoint_id: UUID, form: Form) -> None:
         judged = {"outcome": verdict.outcome, "code": verdict.code, "rule": verdict.rule}
         write_json({"event_id": str(tested.event.id), "endpoint_id": str(endpoint_id)} | judged | answer)
     else:
-        _write_tested(tested, answer)
+        write_tested(tested, answer)
     if not isinstance(verdict, Delivered):
-        raise Failed(f"the test event was not delivered ({verdict.code}): see what the receiver says of it")
+        raise Failed(f"the test event was not delivered ({verdict.code}): {advice(tested)}")
 
 
-def _write_tested(tested: Tested, answer: dict[str, Any]) -> None:
-    verdict = tested.verdict
-    write_fields(
-        [
-            ("event", f"{tested.event.id} ({tested.event.type})"),
-            ("verdict", f"{verdict.outcome} ({verdict.code}, by rule {verdict.rule!r})"),
-            ("status", answer["status"]),
-            ("detail", answer["detail"]),
-        ]
-    )
-    if answer["response_body"]:
-        write_line("answer")
-        write_block(answer["response_body"])
+def _leads_to(one: Subscription, endpoint_id: UUID) -> bool:
+    return isinstance(one.target, EndpointTarget) and one.target.endpoint_id == endpoint_id
 
 
-def _fields(one: Endpoint, counts: dict[str, int]) -> list[tuple[str, object]]:
+async def _count(app: App, endpoint: Endpoint, *states: JobState) -> int:
+    which = DeliveryFilter(owner_id=endpoint.owner_id, endpoint_id=endpoint.id, states=states)
+    return await app.jobs.count(which.as_jobs())
+
+
+def _fields(one: Endpoint, keys: Sequence[StoredKey], counts: dict[str, int]) -> list[tuple[str, object]]:
     waiting = ", ".join(f"{number} {state}" for state, number in counts.items())
     parked = " (those that wait are parked)" if one.state.value == "disabled" else ""
     return [
         *_brief(one),
+        ("keys", _keys(keys)),
         ("policy", _policy(one.policy)),
         ("headers", _headers(one)),
         ("limit", f"{one.limit} in flight"),
@@ -331,6 +359,12 @@ def _headers(one: Endpoint) -> str | None:
     return ", ".join(name for name, _ in one.headers) or None
 
 
+def _keys(keys: Sequence[StoredKey]) -> str:
+    ends = [f"one until {instant_shown(each.expires_at)}" for each in keys if each.expires_at is not None]
+    signs = "1 signs" if len(keys) == 1 else f"{len(keys)} sign"
+    return f"{signs}{', ' if ends else ''}{', '.join(ends)}" if keys else "none signs"
+
+
 def _policy(name: str) -> str:
     policy = POLICIES.get(name)
     if policy is None:
@@ -339,8 +373,8 @@ def _policy(name: str) -> str:
     return f"{name}: after {steps} (the last repeats), {policy.max_attempts} attempts"
 
 
-def _write(one: Endpoint, form: Form) -> None:
+def _write(one: Endpoint, form: Form, *more: tuple[str, object]) -> None:
     if form is Form.JSON:
         write_json(documents.endpoint(one))
     else:
-        write_fields(_brief(one))
+        write_fields([*_brief(one), *more])

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from delivery.cli.failures import Failed
-from delivery.cli.place import place
 from delivery.cli.output import shown, span, write_line, write_note
+from delivery.cli.place import place
 from delivery.cli.session import Session
 from delivery.cli.signals import Stopped
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from delivery.cli.failures import Failed
@@ -28,16 +30,20 @@ def migrate(session: Session, check: bool, grant_record: str | None, form: Form)
     names = session.run_bare(migrate_database(session.settings, check=check))
     if is_new:
         write_note(told_new(session.settings.home))
-    if form is Form.JSON:
-        write_json({"pending" if check else "applied": names})
-    else:
-        for name in names:
-            write_line(f"{'pending' if check else 'applied'}  {name}")
-        if not names:
-            write_line("nothing is pending: the schema is that of this release")
+    _write(names, "pending" if check else "applied", form)
     if grant_record:  # by itself, so that a role that is refused leaves no doubt about what was applied
         session.run_bare(migrate_database(session.settings, grant_record=grant_record))
         if form is Form.PEOPLE:
             write_line(f"granted  role {grant_record!r} may record events")
     if check and names:
         raise Failed(f"{counted(len(names), 'migration')} pending: run `tidings migrate`")
+
+
+def _write(names: Sequence[str], what: str, form: Form) -> None:
+    if form is Form.JSON:
+        write_json({what: names})
+        return
+    for name in names:
+        write_line(f"{what}  {name}")
+    if not names:
+        write_line("nothing is pending: the schema is that of this release")

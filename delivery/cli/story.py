@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from delivery.cli.output import instant_shown, span
+from delivery.attempts import Attempt
+from delivery.channels import Reply
+from delivery.classifier import Ladder, Retryable, classify
+from delivery.cli.output import counted, instant_shown, span
 from delivery.jobs import JobRow, JobState
 from subscriptions.model import Endpoint, EndpointState
 from subscriptions.policies import POLICIES
 
+#: Outcomes that say nothing of the receiver, so that they neither count nor end a row.
+_OF_NO_ACCOUNT = {"ours", "interrupted", "lost"}
 
-def next_step(job: JobRow, endpoint: Endpoint | None, *, now: datetime, max_age: timedelta) -> str:
+
+def next_step(
+    job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt] = (), *, now: datetime, max_age: timedelta
+) -> str:
     """Tell it in one line.
 
     `now` is compared with the database's clock; `max_age` is the age at which a delivery that waits is given up.
@@ -20,7 +30,8 @@ def next_step(job: JobRow, endpoint: Endpoint | None, *, now: datetime, max_age:
         case JobState.RUNNING:
             return f"attempt {job.attempt} is under way; if its process dies, another one takes over"
         case JobState.PENDING | JobState.RETRYABLE:
-            return f"{_waiting(job, endpoint, now)}; {_given_up(job, now, max_age)}"
+            short = _short(job, endpoint, attempts)
+            return f"{_waiting(job, endpoint, now)}; {_given_up(job, now, max_age, short)}"
         case JobState.COMPLETED:
             return f"nothing: it was delivered at {instant_shown(job.finished_at)}; {_again(job, endpoint)}"
         case JobState.DISCARDED:
@@ -35,12 +46,52 @@ def next_step(job: JobRow, endpoint: Endpoint | None, *, now: datetime, max_age:
             assert_never(job.state)
 
 
-def budget(job: JobRow, endpoint: Endpoint | None) -> str:
-    """Tell how many attempts were made, and how many the endpoint's policy has left."""
+def budget(job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt] = ()) -> str:
+    """Tell how many attempts were made, and how many the endpoint's policy has left.
+
+    Answers that a deploy may explain, such as 404, have a smaller budget within it: so many in a row.
+    """
     policy = None if endpoint is None else POLICIES.get(endpoint.policy)
     if policy is None:
         return f"{job.attempt} made"
-    return f"{job.attempt} made, {job.spent} of {policy.max_attempts} spent (policy {policy.name})"
+    whole = f"{job.attempt} made, {job.spent} of {policy.max_attempts} spent (policy {policy.name})"
+    short = _short(job, endpoint, attempts)
+    if short is None:
+        return whole
+    return f"{whole}; {short.code} in a row: {short.spent} of {short.most}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Short:
+    """The smaller budget that the last attempts have drawn on."""
+
+    code: str  #: of the last one
+    spent: int
+    most: int
+
+
+def _short(job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt]) -> _Short | None:
+    """Count as `backoff.plan` does: from the last attempt back; our own trouble in between counts for nothing."""
+    policy = None if endpoint is None else POLICIES.get(endpoint.policy)
+    if endpoint is None or policy is None:
+        return None
+    row, code = 0, None
+    for attempt in reversed(attempts):
+        if attempt.outcome in _OF_NO_ACCOUNT:
+            continue
+        if not _is_short(attempt, endpoint):
+            break
+        row, code = row + 1, code or attempt.report.code
+    spent = min(row, job.spent)  # one that was retried by a person has a new budget
+    return _Short(code=code or "such answers", spent=spent, most=policy.short_attempts) if spent else None
+
+
+def _is_short(attempt: Attempt, endpoint: Endpoint) -> bool:
+    status = attempt.report.status
+    if attempt.outcome != Retryable.outcome or status is None:
+        return False
+    verdict = classify(Reply(status=status), endpoint.overrides)
+    return isinstance(verdict, Retryable) and verdict.ladder is Ladder.SHORT
 
 
 def _waiting(job: JobRow, endpoint: Endpoint | None, now: datetime) -> str:
@@ -67,11 +118,15 @@ def _parked(endpoint: Endpoint | None) -> str:
     return f"parked: its endpoint is disabled ({why}); `tidings endpoints enable {endpoint.id}` lets it go"
 
 
-def _given_up(job: JobRow, now: datetime, max_age: timedelta) -> str:
+def _given_up(job: JobRow, now: datetime, max_age: timedelta, short: _Short | None) -> str:
     end = job.created_at + max_age
     if end <= now:
         return "it has reached its greatest age and is discarded as expired at its next turn"
-    return f"given up at {instant_shown(end)} at the latest"
+    latest = f"at {instant_shown(end)} at the latest"
+    if short is None:
+        return f"given up {latest}"
+    left = max(1, short.most - short.spent)
+    return f"given up after {counted(left, 'more attempt')} in a row with such an answer, or {latest}"
 
 
 def _again(job: JobRow, endpoint: Endpoint | None) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from delivery.jobs import JobFilter, JobId, JobKind, JobRow, Periodic, Runtime
 
+from .line import Line
 from .patience import eventually
 
 
@@ -26,6 +27,7 @@ class Pace:
     poll: float = 0.5  #: how often to look for work that nothing told of
     grace: float = 5.0
     connections: int = 10
+    deadline: float = 25.0  #: how long a call may go unanswered by the store
 
     def text(self) -> str:
         """Write it down for another process."""
@@ -45,11 +47,18 @@ class Engine(Protocol):
     #: what this engine cannot do -> why; a case says with `@pytest.mark.needs(word)` what it needs
     lacks: Mapping[str, str]
 
-    async def runtime(self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY) -> Runtime:
+    async def runtime(
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY, line: Line | None = None
+    ) -> Runtime:
         """Return a runtime that does not work yet, as a producer has it; the engine ends it after the case."""
 
-    async def running(self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY) -> Runtime:
+    async def running(
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY, line: Line | None = None
+    ) -> Runtime:
         """Return a runtime that was started."""
+
+    async def line(self) -> Line:
+        """Lay a line to the store that a runtime may be put on, and that can go silent."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Open a caller's transaction: commits on leaving, rolls back on an exception."""

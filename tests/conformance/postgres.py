@@ -19,6 +19,7 @@ from delivery.jobs import JobKind, Periodic
 
 from . import child
 from .engine import BRISK, STEADY, Pace, Process, seconds
+from .line import Line
 
 TESTS = Path(__file__).parents[1]
 _SEVER = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
@@ -51,6 +52,7 @@ class PostgresEngine:
         self._runtimes: list[PostgresRuntime] = []
         self._databases: list[Database] = []
         self._processes: list[Process] = []
+        self._lines: list[Line] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,15 +60,24 @@ class PostgresEngine:
     async def __aexit__(self, *_: object) -> None:
         for process in self._processes:
             await process.end()
+        for line in self._lines:
+            await line.cut()
         for runtime in self._runtimes:
             await asyncio.wait_for(runtime.stop(seconds(0)), 10)
         for database in self._databases:
             await database.close()
+        for line in self._lines:
+            await line.__aexit__()
+
+    async def line(self) -> Line:
+        self._lines.append(await Line(self._dsn).__aenter__())
+        return self._lines[-1]
 
     async def runtime(
-        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY, line: Line | None = None
     ) -> PostgresRuntime:
-        database = Database(self._dsn, size=pace.connections)
+        dsn = self._dsn if line is None else line.dsn
+        database = Database(dsn, size=pace.connections, quick_deadline_s=pace.deadline)
         await database.open()
         self._databases.append(database)
         settings = RuntimeSettings(
@@ -81,9 +92,9 @@ class PostgresEngine:
         return runtime
 
     async def running(
-        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY
+        self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY, line: Line | None = None
     ) -> PostgresRuntime:
-        runtime = await self.runtime(*kinds, periodics=periodics, pace=pace)
+        runtime = await self.runtime(*kinds, periodics=periodics, pace=pace, line=line)
         await runtime.start()
         return runtime
 

@@ -21,16 +21,16 @@ from delivery.adapters.embedded import EmbeddedPostgres
 from tests.journeys.patience import eventually
 
 #: What the log may take is what has to fit on the small disk.
-CONF = ("max_connections=100", "shared_buffers=16MB", "min_wal_size=32MB", "max_wal_size=64MB")
+CONF = ("shared_buffers=16MB", "min_wal_size=32MB", "max_wal_size=64MB")
 DISK_MB = 400
 
 
 class Cluster:
     """A server on `home`; what it commits synchronously survives its kill."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, connections: int = 100) -> None:
         self._home = home
-        self._postgres = EmbeddedPostgres(home, durable=False, conf=CONF)
+        self._postgres = EmbeddedPostgres(home, durable=False, conf=(*CONF, f"max_connections={connections}"))
         self.dsn = ""
 
     def start(self) -> None:
@@ -87,11 +87,11 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(connections: int = 100) -> Iterator[Cluster]:
     """Run a server on a throw-away folder."""
     home = Path(tempfile.mkdtemp(prefix="tidings-faults-"))
     home.chmod(0o711)
-    server = Cluster(home)
+    server = Cluster(home, connections)
     try:
         server.start()
         yield server

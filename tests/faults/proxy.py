@@ -26,9 +26,10 @@ class Proxy:
         self.delay_s = 0.0  #: of every piece, one way
         self.port = 0
 
-    def dsn(self, dsn: str) -> str:
+    def dsn(self, dsn: str, *, options: str = "") -> str:
         """Return the connection string that leads through here."""
-        return psycopg.conninfo.make_conninfo(dsn, host="127.0.0.1", port=self.port, sslmode="disable")
+        here = {"host": "127.0.0.1", "port": self.port, "sslmode": "disable", "requirepeer": None}
+        return psycopg.conninfo.make_conninfo(dsn, **here, options=options)
 
     @property
     def connections(self) -> int:

@@ -44,10 +44,10 @@ async def outcome(stage: Stage) -> Outcome:
     return Outcome(verdict=await stage.verdict(), kills=stage.kills, notes=stage.notes)
 
 
-async def staff(stage: Stage, workers: tuple[str, ...] = WORKERS) -> None:
+async def staff(stage: Stage, workers: tuple[str, ...] = WORKERS, **more: str) -> None:
     """Start a relay and workers."""
     roles = {"relay": "relay"} | dict.fromkeys(workers, "worker")
-    await asyncio.gather(*(stage.start(name, role) for name, role in roles.items()))
+    await asyncio.gather(*(stage.start(name, role, **more) for name, role in roles.items()))
 
 
 # Processes ------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ async def clocks_are_wrong(dsn: str, home: Path, seed: str, size: Size) -> Outco
         wrong = {"worker 1": ("worker", "-90"), "worker 2": ("worker", "90"), "relay": ("relay", "90")}
         await asyncio.gather(
             *(
-                stage.start(name, role, module="tests.faults.skewed", SKEW_S=skew)
+                stage.start(name, role, module="tests.faults.altered", SKEW_S=skew)
                 for name, (role, skew) in wrong.items()
             )
         )
@@ -124,9 +124,18 @@ async def clocks_are_wrong(dsn: str, home: Path, seed: str, size: Size) -> Outco
 
 
 async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Outcome:
-    """Reset every connection, stall every one, or delay what they carry by 200 ms; nothing is started again."""
-    async with proxying(dsn) as proxy, on_stage(dsn, home, seed, size, through=proxy.dsn(dsn)) as stage:
-        await staff(stage)
+    """Reset every connection, stall every one, or delay what they carry by 200 ms; nothing is started again.
+
+    The server does not hear that a client gave a stalled connection up: what its session holds is held until
+    `idle_in_transaction_session_timeout`, which is shortened here.
+    """
+    options = "-c idle_in_transaction_session_timeout=3s"
+    async with (
+        proxying(dsn) as proxy,
+        on_stage(dsn, home, seed, size, through=proxy.dsn(dsn, options=options)) as stage,
+    ):
+        await staff(stage, module="tests.faults.altered", DEADLINE_S="3")
+        began = {name: stage.processes[name].pid for name in ("relay", *WORKERS)}
         async for n in stage.moments():
             proxy.delay_s = 0.2 if n % 3 == 2 else 0.0
             if n % 3 == 0:
@@ -137,7 +146,9 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
                 stage.fault("delay")
                 await asyncio.sleep(2.0)
         proxy.delay_s = 0.0
-        return await outcome(stage)
+        result = await outcome(stage)
+        assert {name: stage.processes[name].pid for name in began} == began
+        return result
 
 
 async def a_snapshot_is_held(dsn: str, home: Path, seed: str, size: Size) -> Outcome:
@@ -177,7 +188,7 @@ async def the_server_refuses_writes(cluster: Cluster, home: Path, seed: str, siz
             async for _ in stage.moments():
                 stage.fault("read-only")
                 cluster.read_only(True)
-                await asyncio.sleep(stage.rng.uniform(0.3, 1.5) * stage.lease_s)
+                await asyncio.sleep(stage.rng.uniform(0.2, 0.8) * stage.lease_s)
                 cluster.read_only(False)
         finally:
             cluster.read_only(False)
@@ -191,7 +202,7 @@ async def the_disk_is_full(cluster: Cluster, home: Path, seed: str, size: Size) 
         try:
             async for _ in stage.moments():
                 since = cluster.fill()
-                await asyncio.sleep(stage.rng.uniform(0.5, 1.5) * stage.lease_s)
+                await asyncio.sleep(stage.rng.uniform(0.2, 0.8) * stage.lease_s)
                 cluster.make_room()
                 await cluster.is_up()
                 stage.crashed(since)  # a full disk under the log is a crash, too

@@ -45,7 +45,7 @@ class Size:
 
     def pauses(self, rng: random.Random) -> Iterator[float]:
         """Give the pauses between faults, in seconds."""
-        mean = max(self.seconds / (self.kills + 2), 0.6)
+        mean = 0.7 * self.seconds / self.kills or 0.6
         while True:
             yield mean * rng.uniform(0.3, 1.5)
 
@@ -150,14 +150,24 @@ class Stage:
         began = time.monotonic()
         await self._recorded(1)
         for number, pause in enumerate(self.size.pauses(self.rng)):
-            late = time.monotonic() - began
-            if number >= self.size.kills and late >= self.size.seconds:
+            if self._is_enough(number, time.monotonic() - began):
                 break
             await asyncio.sleep(pause)
             yield number
-        await self._recorded(self.size.deliveries // len(PATHS))
+        if not self.size.seconds:
+            await self._recorded(self.size.deliveries // len(PATHS))
         self.processes["producer"].terminate()
         assert await self.processes["producer"].ended() == 0, (self.home / "producer.log").read_text()
+
+    def _is_enough(self, faults: int, took_s: float) -> bool:
+        """Say whether enough was broken; a soak waits for enough deliveries under faults, but not for ever."""
+        if not self.size.seconds:
+            return faults >= self.size.kills
+        enough = faults >= self.size.kills and self._committed() >= self.size.deliveries // len(PATHS)
+        return took_s >= self.size.seconds * (1 if enough else 3)
+
+    def _committed(self) -> int:
+        return sum(fate == "committed" for fate in fates(self.home / "produced").values())
 
     async def _recorded(self, events: int) -> None:
         """Wait until so many were committed."""

@@ -24,7 +24,8 @@ PATIENCE_S = 30.0
 PLACEHOLDERS = {
     "secret": "whsec_...",
     "endpoint": "ENDPOINT_ID",
-    "delivery": " 17",
+    "delivery": "DELIVERY_ID",
+    "dsn": "postgresql://...",
     "receiver": "8400",
     "shop": "8500",
 }
@@ -53,7 +54,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def filled(code: str, **places: object) -> str:
-    """Put what a reader would put for `secret`, `endpoint` and `delivery`, and free ports for those of the page."""
+    """Put what a reader would put for `secret`, `endpoint`, `delivery` and `dsn`, and free ports for those of the page."""
     for place, value in places.items():
         assert PLACEHOLDERS[place] in code, f"{PLACEHOLDERS[place]} is not in {code!r}"
         code = code.replace(PLACEHOLDERS[place], str(value))

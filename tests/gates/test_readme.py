@@ -40,7 +40,7 @@ from .pages import Running, Shell, blocks, eventually, filled, free_port, rows
 README, OPERATING, RECEIVERS = "README.md", "docs/operating.md", "docs/receivers.md"
 UP, SET_UP, LISTEN, RECORD = blocks(README, "First journey", "sh")
 [IN_PYTHON], [IN_SQL] = (blocks(README, "Second journey", language) for language in ("python", "sql"))
-REFUSE, REPAIR = blocks(README, "Third journey", "sh")
+REFUSE, TWICE, LOOK, REPAIR = blocks(README, "Third journey", "sh")
 [FOR_REAL] = blocks(README, "Run it for real", "sh")
 VERIFY, OTHER_LIBRARY = blocks(RECEIVERS, "Verify", "python")
 
@@ -64,13 +64,12 @@ class Reader:
             yield listener
 
     @contextmanager
-    def connected(self) -> Iterator[tuple[str, psycopg.Connection[tuple[Any, ...]]]]:
+    def connected(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
         """Attach to the private PostgreSQL, as its commands do."""
         postgres = EmbeddedPostgres(self.home)
-        dsn = postgres.start()
         try:
-            with psycopg.connect(dsn) as connection:
-                yield dsn, connection
+            with psycopg.connect(postgres.start()) as connection:
+                yield connection
         finally:
             postgres.stop()
 
@@ -98,11 +97,9 @@ def test_the_first_journey_ends_in_a_verified_delivery(reader: Reader):
 
 
 def test_the_second_journey_records_in_python_and_in_sql(reader: Reader):
-    with reader.listening() as listener, reader.connected() as (dsn, connection):
-        connection.execute("CREATE TABLE IF NOT EXISTS invoice (id integer PRIMARY KEY, paid boolean)")
-        connection.execute("INSERT INTO invoice VALUES (42, false) ON CONFLICT (id) DO UPDATE SET paid = false")
-        connection.commit()
-        exec(compile(IN_PYTHON, README, "exec"), {"DSN": dsn})
+    with reader.listening() as listener, reader.connected() as connection:
+        dsn = json.loads(reader.shell.run("tidings status --json"))["dsn"]
+        exec(compile(filled(IN_PYTHON, dsn=dsn), README, "exec"), {})
         assert connection.execute("SELECT paid FROM invoice").fetchall() == [(True,)]
         listener.says("verified", "invoice/42")
         connection.execute(IN_SQL)
@@ -112,15 +109,18 @@ def test_the_second_journey_records_in_python_and_in_sql(reader: Reader):
 
 def test_the_third_journey_sends_again_what_was_refused(reader: Reader):
     with reader.shell.running(filled(REFUSE, receiver=reader.port), ready="Listening") as refusing:
-        first, second = (reader.shell.run(RECORD).split()[1] for _ in range(2))
+        first, second = re.findall(r"^event +(\S+)$", reader.shell.run(TWICE), re.MULTILINE)
         refusing.says("400", first)
         refusing.says("400", second)
-    with reader.connected() as (_, connection):
+    with reader.connected() as connection:
         connection.autocommit = True
         discarded = "SELECT id FROM tidings.job_done WHERE state = 'discarded' ORDER BY id"
         [delivery, _] = eventually(lambda: (found := connection.execute(discarded).fetchall())[1:] and found)
+    told = reader.shell.run(filled(LOOK, delivery=delivery[0]))
+    assert "http_400" in told
     with reader.listening() as listener:
-        reader.shell.run(filled(REPAIR, delivery=f" {delivery[0]}", endpoint=reader.endpoint))
+        told = reader.shell.run(filled(REPAIR, delivery=delivery[0], endpoint=reader.endpoint))
+        assert "1 delivery put back" in told  # the other one; nothing is left for a reader to wonder at
         listener.says("verified", first)
         listener.says("verified", second)
 

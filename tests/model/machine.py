@@ -17,7 +17,11 @@ from .state import Claim, Job
 nth, worker = st.integers(0, 5), st.integers(1, 3)
 key = st.sampled_from([None, ("key", 1), ("identity", 1), ("identity", 2)])
 #: What may be done to one job, besides all results of its newest claim.
-ON_JOBS = ("claim", "claim", "claim", "renew", "lapse", "lapse", "cancel", "retry", "replay", "expire", *OUTCOMES)
+ON_JOBS = (
+    *("claim", "claim", "lapse", "lapse", "renew", "expire"),
+    *("cancel by ann", "cancel by bob", "retry", "retry", "replay", "replay"),
+    *OUTCOMES,
+)
 #: What may be done besides.
 ELSEWHERE = ("enqueue", "enqueue", "late", "stall", "stall", "go on", "commit", "commit", "commit", "cut", "grab")
 SHARDS = ("grab", "keep", "give back", "wane", "age")
@@ -60,6 +64,16 @@ class Protocol(RuleBasedStateMachine):
         if line is not None:
             store.end(line, commit=commit)
 
+    @rule(nth=nth, meanwhile=st.lists(st.sampled_from(ON_JOBS), min_size=1, max_size=3))
+    def overtake(self, nth: int, meanwhile: list[str]) -> None:
+        """Let things happen to a job between the snapshot of a claim and its rows."""
+        job = self.choose(nth)
+        if job is not None:
+            self.table.claim_and_stall(self.table.owner(job), hold=False)
+            for act in meanwhile:
+                self.act(act, self.table.told.jobs[job.id], hold=False)
+            self.table.go_on()
+
     @rule(nth=nth, what=st.sampled_from(sorted(OUTCOMES)))
     def answer_late(self, nth: int, what: str) -> None:
         """A worker answers, though its claim may have lapsed, or been answered, long ago."""
@@ -100,8 +114,8 @@ class Protocol(RuleBasedStateMachine):
                 table.claim(table.owner(job), 9, hold=hold)
             case "lapse":
                 table.lapse(job)
-            case "cancel":
-                table.cancel(job, ("ann", "bob")[job.attempt % 2], hold=hold)
+            case "cancel by ann" | "cancel by bob":
+                table.cancel(job, act.removeprefix("cancel by "), hold=hold)
             case "retry" | "replay":
                 table.retry(job, ANY_FINAL if act == "retry" else ["discarded"], hold=hold)
             case "expire":

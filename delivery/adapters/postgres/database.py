@@ -32,6 +32,8 @@ SESSION = "-c jit=off -c timezone=UTC -c default_transaction_isolation=read\\ co
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 #: How long one statement may take before its connection is given up, in seconds: `quick` ones, and others.
 QUICK_DEADLINE_S, DEADLINE_S = 25.0, 120.0
+#: How long a connection that nobody uses may take to show that it lives, in seconds.
+_CHECK_DEADLINE_S = 2.0
 
 Conn = AsyncConnection[DictRow]
 
@@ -67,6 +69,18 @@ SELECT current_setting('server_version_num')::int AS version,
 """
 
 
+class _Pool(AsyncConnectionPool[Conn]):
+    """A pool whose look at its connections also ends on one that says nothing."""
+
+    @staticmethod
+    async def check_connection(conn: Conn) -> None:
+        alarm = asyncio.get_running_loop().call_later(_CHECK_DEADLINE_S, _sever, conn)
+        try:
+            await AsyncConnectionPool.check_connection(conn)
+        finally:
+            alarm.cancel()
+
+
 class Database:
     """Two pools on one database: `durable` for what callers are told, `quick` for claims and settles.
 
@@ -74,9 +88,10 @@ class Database:
     never a job (see `sql/settle_jobs.sql`).
     """
 
-    def __init__(self, dsn: str, *, size: int = 10) -> None:
+    def __init__(self, dsn: str, *, size: int = 10, quick_deadline_s: float = QUICK_DEADLINE_S) -> None:
         self.dsn = dsn
         self.size = size
+        self._quick_deadline_s = quick_deadline_s
         self.durable = _pool(dsn, size, SESSION)
         self.quick = _pool(dsn, max(4, size // 2), f"{SESSION} -c synchronous_commit=off -c statement_timeout=20s")
 
@@ -128,7 +143,7 @@ class Database:
 
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[DictRow]:
         """Run one statement by itself and return its rows."""
-        pool, deadline_s = (self.quick, QUICK_DEADLINE_S) if quick else (self.durable, DEADLINE_S)
+        pool, deadline_s = (self.quick, self._quick_deadline_s) if quick else (self.durable, DEADLINE_S)
         async with _borrowed(pool, deadline_s) as connection:
             cursor = await connection.execute(query, parameters)
             return await cursor.fetchall() if cursor.description else []
@@ -164,10 +179,10 @@ def _sever(connection: Conn) -> None:
         twin.shutdown(socket.SHUT_RDWR)
 
 
-def _pool(dsn: str, size: int, options: str) -> AsyncConnectionPool[Conn]:
+def _pool(dsn: str, size: int, options: str) -> _Pool:
     merged = _parts(dsn)
     merged = {**_KEEPALIVE, **merged, "options": f"{merged.get('options') or ''} {options}".strip()}
-    return AsyncConnectionPool(
+    return _Pool(
         psycopg.conninfo.make_conninfo("", **merged),
         min_size=1,
         max_size=size,

@@ -164,4 +164,9 @@ def _kept(text: str | None) -> str | None:
     """Return text as PostgreSQL can keep it: a result is never lost for a character in it."""
     if text is None:
         return None
-    return str(text).replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]
+    try:
+        text = str(text)
+    except Exception:
+        log.exception("a report cannot be kept as it is")
+        return UNKEPT
+    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]

@@ -1,20 +1,23 @@
-"""A process of the platform whose wall clock is off: `python -m tests.faults.skewed ROLE`, by SKEW_S seconds.
+"""A process of the platform that differs in what no setting says: `python -m tests.faults.altered ROLE`.
 
-No clock of the machine is touched. In this process alone `time.time` and `time.time_ns` are off, and so is `datetime`
-in every module of the platform: all that it can read a wall clock by. Clocks that only count (monotonic, boot) are
-right, as they are on a machine whose date is wrong.
+SKEW_S sets its wall clock off by so many seconds. No clock of the machine is touched: in this process alone `time.time`
+and `time.time_ns` are off, and so is `datetime` in every module of the platform, which is all that it reads a wall clock
+by. Clocks that only count (monotonic, boot) are right, as they are on a machine whose date is wrong.
+
+DEADLINE_S is how long it waits for a database that does not answer, which is 25 s and 120 s else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime as dates
+import logging
 import os
 import sys
 import time
 from typing import Any
 
-SKEW_S = float(os.environ.get("SKEW_S", "0"))
+SKEW_S, DEADLINE_S = (float(os.environ.get(name, "0")) for name in ("SKEW_S", "DEADLINE_S"))
 OURS = ("delivery", "signing", "subscriptions")
 
 
@@ -44,12 +47,17 @@ def skew(seconds: float) -> None:
 def main() -> None:
     """Work as `journeys.worker` does."""
     skew(SKEW_S)
+    from delivery.adapters.postgres import database, outbox
     from tests.journeys.worker import work
+
+    if DEADLINE_S:
+        database.QUICK_DEADLINE_S = database.DEADLINE_S = outbox.DEADLINE_S = DEADLINE_S
 
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in OURS and getattr(module, "datetime", None) is dates.datetime:
             module.datetime = SkewedDatetime  # type: ignore[attr-defined]
     assert abs(time.time() - time.clock_gettime(time.CLOCK_REALTIME) - SKEW_S) < 1
+    logging.basicConfig(level=logging.WARNING)
     asyncio.run(work(sys.argv[1]))
 
 
