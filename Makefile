@@ -3,13 +3,14 @@
 #   make test ARGS="tests/gates -x"     ARGS goes to the command that a target runs
 #   make setup PYTHON=/opt/py/bin/python3
 .POSIX:
-.PHONY: help setup demo up test lint fix bench reference lock clean
+.PHONY: help setup demo up test soak lint fix bench reference lock clean
 
 BIN = .venv/bin
 # The first of these that is new enough makes .venv.
 PYTHON ?= python3.13 python3.12 python3.11 python3
 # Each worker may start a PostgreSQL of its own, so more cores than four are left alone.
 WORKERS = -n auto --maxprocesses 4 --dist loadfile
+MINUTES = 10
 PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --quiet
 
 help: ## list these targets
@@ -25,6 +26,9 @@ up: .venv/.ready ## run the platform here, allowed to deliver to this machine
 
 test: .venv/.ready ## run every test
 	@$(BIN)/pytest $(WORKERS) $(ARGS)
+
+soak: .venv/.ready ## break everything for MINUTES (10), and report what was lost: nothing
+	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(ARGS)
 
 lint: .venv/.ready ## check style, types and floors
 	$(BIN)/ruff check .

@@ -51,6 +51,8 @@ log = logging.getLogger("tidings")
 
 #: A lane that was switched off is held here until every process has heard of it.
 _UNTIL_HEARD = timedelta(seconds=5)
+#: To the guard, every address that this machine holds.
+ANY_OF_OURS = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 OUTBOX_CHANNEL = "tidings_outbox"
 _WATCH_EVERY_S = 1.0
 _SWITCHES_EVERY_S = 10.0
@@ -150,7 +152,12 @@ class _Parts:
         )
         self.relay = self._new_relay()
         self.endpoints = Endpoints(
-            self.unit, seal=self._seal_key, gate=self._gate, jobs=self.runtime, attempt=self.deliver.attempt
+            self.unit,
+            seal=self._seal_key,
+            check_keys=self.check_ring,
+            gate=self._gate,
+            jobs=self.runtime,
+            attempt=self.deliver.attempt,
         )
         self.subscriptions = Subscriptions(self.unit)
 
@@ -182,7 +189,7 @@ class _Parts:
     async def work(self, *, relay: bool, worker: bool, started: Callable[[], None]) -> None:
         """Run the loops until cancelled."""
         if worker:
-            await self._check_ring()
+            await self._tell_missing_keys()
         for handler in self.handlers:
             await self.subscriptions.keep_handler(
                 handler.name, handler.patterns, owner_id=handler.owner_id, coalesce=handler.coalesce, by="code"
@@ -208,16 +215,27 @@ class _Parts:
                 for loop in loops:
                     loop.cancel()
 
-    async def _check_ring(self) -> None:
-        """Find a missing key before anything is claimed; one that some secrets need is told of, and they wait."""
+    async def check_ring(self) -> None:
+        """See that the keys open everything that is sealed here, before anything is sealed with them.
+
+        Raises:
+            ConfigurationError: a key is missing; its secrets could not be used beside new ones.
+        """
         known = self.ring().key_ids
         for key_id, number in (await self.parcels.sealed()).items():
             if key_id not in known:
-                log.error(
-                    "%d secrets are sealed with key %s, which TIDINGS_KEYS lacks: their deliveries wait for it",
-                    number,
-                    key_id,
+                raise ConfigurationError(
+                    f"{number} secrets here are sealed with key {key_id}, which is missing: add it to TIDINGS_KEYS"
+                    " (or to the key file of the state folder), behind the key that seals from now on"
                 )
+
+    async def _tell_missing_keys(self) -> None:
+        """A missing key holds up the deliveries that need it, and no others."""
+        self.ring()  # none at all is found before anything is claimed
+        try:
+            await self.check_ring()
+        except ConfigurationError as error:
+            log.error("%s; their deliveries wait for it", error)
 
     async def _hear(self, channel: str, _payload: str) -> None:
         if channel == OUTBOX_CHANNEL:
@@ -332,7 +350,8 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         database = Database(dsn, size=settings.pool_size)
         parts = _Parts(settings, database, _key_ring(settings), handlers)
         parts.embedded = embedded
-        parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, dsn))
+        if embedded is None:  # that one listens on its socket alone
+            parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, dsn))
         stack.push_async_callback(database.close)
         stack.push_async_callback(parts.channel.aclose)
         stack.push_async_callback(parts.runtime.stop)
@@ -402,12 +421,14 @@ def _runtime_settings(settings: Settings) -> RuntimeSettings:
 
 
 def _database_addresses(dsn: str) -> list[tuple[str, int]]:
-    """Return where the database listens, which no endpoint may be."""
+    """Return where the database may listen, which no endpoint may be: a local one, on any address of this machine."""
     found: list[tuple[str, int]] = []
     for host, port in Database.hosts(dsn):
+        if host.startswith("/"):
+            found.append((ANY_OF_OURS, port))
+            continue
         with suppress(OSError, ValueError):
             for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                address = str(info[4][0]).partition("%")[0]
-                ipaddress.ip_address(address)
-                found.append((address, port))
+                address = ipaddress.ip_address(str(info[4][0]).partition("%")[0])
+                found.append((ANY_OF_OURS if address.is_loopback else str(address), port))
     return found

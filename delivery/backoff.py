@@ -26,7 +26,8 @@ LONGEST_DELAY = timedelta(hours=24)
 OURS_FIRST, OURS_LAST = timedelta(seconds=1), timedelta(minutes=5)
 
 _ZERO = timedelta(0)
-_SECONDS = re.compile(r"[0-9]{1,9}")
+_SECONDS = re.compile(r"[0-9]{1,1000}")
+_MOST_DIGITS = 9
 #: The three forms of RFC 9110, section 5.6.7, loosely; a parser that takes more looks at it next.
 _HTTP_DATE = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? [ -~]{0,40}[0-9]{2}:[0-9]{2}:[0-9]{2}[ -~]{0,20}")
 
@@ -99,7 +100,8 @@ def parse_retry_after(text: str, now: datetime) -> timedelta | None:
     """
     text = text.strip(" \t")
     if _SECONDS.fullmatch(text):
-        return timedelta(seconds=int(text))
+        digits = text.lstrip("0") or "0"
+        return timedelta(seconds=int(digits if len(digits) <= _MOST_DIGITS else "9" * _MOST_DIGITS))
     if not _HTTP_DATE.fullmatch(text):
         return None
     try:

@@ -4,7 +4,10 @@
 #   examples/replay.sh ENDPOINT_ID [SINCE]
 set -eu
 
-[ $# -ge 1 ] || { echo 'usage: replay.sh ENDPOINT_ID [SINCE], where SINCE is an instant, or 2d for two days ago' >&2; exit 2; }
+if [ $# -eq 0 ]; then
+  echo 'usage: replay.sh ENDPOINT_ID [SINCE], where SINCE is an instant, or 2d for two days ago' >&2
+  exit 2
+fi
 endpoint=$1
 since=${2:-2d}
 patience=${PATIENCE_S:-600}

@@ -49,11 +49,13 @@ class Endpoints:
         unit: Unit,
         *,
         seal: Seal,
+        check_keys: Callable[[], Awaitable[None]],
         gate: Gate,
         jobs: Inspector,
         attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
     ) -> None:
         self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
+        self._check_keys = check_keys
 
     async def add(
         self,
@@ -73,7 +75,9 @@ class Endpoints:
         Raises:
             InvalidEndpoint: a value is refused; the message says which and why.
             InvalidInput: the URL leads to an address that is not allowed, or an override is refused.
+            ConfigurationError: a key is missing that other secrets here are sealed with.
         """
+        await self._check_keys()
         async with self._unit() as store:
             endpoint, secret = await self._registry(store).add_endpoint(
                 owner_id,
@@ -159,6 +163,7 @@ class Endpoints:
         self, owner_id: str, endpoint_id: UUID, *, by: str, overlap: timedelta = OVERLAP
     ) -> SigningSecret:
         """Return a new signing secret, shown here and never again; the old ones sign too until `overlap` is over."""
+        await self._check_keys()
         async with self._unit() as store:
             return await self._registry(store).rotate_secret(owner_id, endpoint_id, by=by, overlap=overlap)
 

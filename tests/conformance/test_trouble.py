@@ -12,7 +12,7 @@ from delivery.attempts import Report
 from delivery.jobs import Cancel, Discard, EnqueueOptions, Job, JobId, JobState, NewJob, Retry, Runtime, Snooze
 
 from . import child
-from .engine import BRISK, TOLD, Engine, Pace, all_ended, ended, seconds
+from .engine import BRISK, Engine, Pace, all_ended, ended, seconds
 from .kinds import Gate, Script, kind
 from .patience import eventually
 
@@ -79,7 +79,7 @@ async def test_a_lower_limit_that_nobody_heard_of_holds(engine: Engine):
         options = EnqueueOptions(owner_id=owner)
         await first.enqueue_many([NewJob(kind="work", args={"lane": owner}, options=options)] * 10)
     await all_ended(first, "work")
-    assert set(gate.lane_peaks.values()) == {3}
+    assert max(gate.lane_peaks.values()) == 3
     gate.lane_peaks.clear()
     await engine.sever(ears_only=True)
     await engine.running(kind(gate, limit=1))
@@ -133,7 +133,9 @@ async def test_another_worker_takes_over_from_one_whose_connections_went_silent(
 async def test_a_worker_whose_connections_went_silent_works_on_once_it_gave_them_up(engine: Engine):
     script = Script()
     line = await engine.line()
-    runtime = await engine.running(kind(script), pace=Pace(share_lease=1.0, lease=2.0, poll=0.3, deadline=1.5), line=line)
+    runtime = await engine.running(
+        kind(script), pace=Pace(share_lease=1.0, lease=2.0, poll=0.3, deadline=1.5), line=line
+    )
     producer = await engine.runtime(kind())
     await use_many_connections(runtime)
     for _ in range(2):

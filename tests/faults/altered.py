@@ -1,7 +1,7 @@
 """A process of the platform that differs in what no setting says: `python -m tests.faults.altered ROLE`.
 
 SKEW_S sets its wall clock off by so many seconds. No clock of the machine is touched: in this process alone `time.time`
-and `time.time_ns` are off, and so is `datetime` in every module of the platform, which is all that it reads a wall clock
+and `time.time_ns` are off, and so is `datetime` in every module of the platform: all that it reads a wall clock
 by. Clocks that only count (monotonic, boot) are right, as they are on a machine whose date is wrong.
 
 DEADLINE_S is how long it waits for a database that does not answer, which is 25 s and 120 s else.

@@ -137,15 +137,15 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
         await staff(stage, module="tests.faults.altered", DEADLINE_S="3")
         began = {name: stage.processes[name].pid for name in ("relay", *WORKERS)}
         async for n in stage.moments():
-            proxy.delay_s = 0.2 if n % 3 == 2 else 0.0
             if n % 3 == 0:
                 stage.fault("reset", connections=proxy.reset())
             elif n % 3 == 1:
                 stage.fault("stall", connections=proxy.stall())
             else:
                 stage.fault("delay")
+                proxy.delay_s = 0.2
                 await asyncio.sleep(2.0)
-        proxy.delay_s = 0.0
+                proxy.delay_s = 0.0
         result = await outcome(stage)
         assert {name: stage.processes[name].pid for name in began} == began
         return result

@@ -171,8 +171,7 @@ class Stage:
 
     async def _recorded(self, events: int) -> None:
         """Wait until so many were committed."""
-        produced = self.home / "produced"
-        await eventually(lambda: sum(fate == "committed" for fate in fates(produced).values()) >= events, PATIENCE_S)
+        await eventually(lambda: self._committed() >= events, PATIENCE_S)
 
     async def verdict(self) -> Verdict:
         """Give the platform its time to end everything, then judge."""

@@ -10,7 +10,8 @@ import pytest
 import standardwebhooks
 import svix.webhooks
 
-from delivery import JsonText, recorder
+from delivery import ConfigurationError, InvalidInput, JsonText, open_app, read_settings, recorder
+from delivery.adapters.postgres.database import Database
 from delivery.jobs import JobState
 from signing import SignatureMismatchError, WebhookVerifier
 
@@ -139,3 +140,28 @@ async def test_the_trace_of_the_request_that_recorded_is_passed_on(platform: Pla
     traces = [request.headers.get("traceparent") for request in receiver.requests]
     assert sorted(traces, key=str) == [trace, None] or sorted(traces, key=str) == [None, trace]
     assert set(traces) == {trace, None}
+
+
+async def test_nothing_is_sealed_with_keys_that_do_not_open_what_is_there(
+    platform: Platform, receiver: Receiver
+) -> None:
+    endpoint, secret = await platform.endpoint("/a")
+    other = read_settings(database_url=platform.dsn, keys=new_keys())
+    async with open_app(other) as app:
+        with pytest.raises(ConfigurationError, match="sealed with key"):
+            await app.endpoints.rotate_secret(OWNER, endpoint.id, by="test")
+        with pytest.raises(ConfigurationError, match="sealed with key"):
+            await app.endpoints.add(OWNER, receiver.url("/b"), by="test")
+        assert [each.id for each in await app.endpoints.list(OWNER)] == [endpoint.id]
+    await platform.record()
+    async with platform.working():
+        assert await platform.ended() == {"completed": 1}
+    [request] = receiver.requests
+    WebhookVerifier(secret).verify(request.body, request.headers)
+
+
+async def test_the_database_is_no_endpoint_whatever_is_allowed(platform: Platform) -> None:
+    port = Database.hosts(platform.dsn)[0][1]
+    for host in ("127.0.0.1", "127.8.8.8", "[::1]"):
+        with pytest.raises(InvalidInput, match="door of this platform"):
+            await platform.app.endpoints.add(OWNER, f"http://{host}:{port}/", by="test")

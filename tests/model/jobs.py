@@ -237,9 +237,10 @@ class Jobs(Owners):
         """Return the worker whose turn the job is."""
         return self.told.shards[self.shards[self.lanes.index(job.slot >> 3)]].owner
 
-    def newest(self, job: Job) -> Claim | None:
-        """Return the last claim on a job that its worker heard of."""
-        return next((claim for claim in reversed(self.claims) if claim.job_id == job.id), None)
+    def newest(self, job: Job, *, behind: int = 0) -> Claim | None:
+        """Return the last claim on a job that its worker heard of, or one so many before it."""
+        claims = [claim for claim in self.claims if claim.job_id == job.id]
+        return claims[-1 - behind] if len(claims) > behind else None
 
     def finish(self) -> None:
         """Let every worker die, and one that is new end every job: nothing is stuck."""

@@ -7,24 +7,30 @@ statement ends, against what is committed by then.
 
 from __future__ import annotations
 
+from random import Random
+
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from .jobs import ANY_FINAL, OUTCOMES, Jobs
+from .jobs import ANY_FINAL, KINDS, OUTCOMES, Jobs
 from .lines import Store
 from .state import Claim, Job
 
-nth, worker = st.integers(0, 5), st.integers(1, 3)
-key = st.sampled_from([None, ("key", 1), ("identity", 1), ("identity", 2)])
-#: What may be done to one job, besides all results of its newest claim.
+#: What may be done to one job, by people, by time, and by the worker that claimed it last.
 ON_JOBS = (
-    *("claim", "claim", "lapse", "lapse", "renew", "expire"),
-    *("cancel by ann", "cancel by bob", "retry", "retry", "replay", "replay"),
+    *("claim", "claim", "claim", "lapse", "lapse", "renew", "expire", "answer late"),
+    *("cancel by ann", "cancel by bob", "retry", "replay"),
     *OUTCOMES,
 )
 #: What may be done besides.
-ELSEWHERE = ("enqueue", "enqueue", "late", "stall", "stall", "go on", "commit", "commit", "commit", "cut", "grab")
-SHARDS = ("grab", "keep", "give back", "wane", "age")
+BESIDES = (
+    *("enqueue", "enqueue", "stall", "go on", "commit", "commit", "commit", "commit", "cut"),
+    *("grab", "grab", "keep", "give back", "wane", "age"),
+)
+KEYS = (None, ("key", 1), ("identity", 1), ("identity", 2))
+
+nth, worker, key = st.integers(0, 5), st.integers(1, 3), st.sampled_from(KEYS)
 
 
 class Protocol(RuleBasedStateMachine):
@@ -36,9 +42,9 @@ class Protocol(RuleBasedStateMachine):
 
     @initialize(first=worker, second=worker, one=key, other=key)
     def begin(self, first: int, second: int, one: tuple[str, int] | None, other: tuple[str, int] | None) -> None:
-        for queue, who, unique in ((0, first, one), (1, second, other)):
+        for queue, kind, who, unique in ((0, "plain", first, one), (1, "brief", second, other)):
             self.table.grab(who, queue, hold=False)
-            self.table.enqueue(queue, "plain", unique, hold=False)
+            self.table.enqueue(queue, kind, unique, hold=False)
 
     @invariant()
     def holds(self) -> None:
@@ -50,68 +56,83 @@ class Protocol(RuleBasedStateMachine):
         if job is not None:
             self.act(act, job, hold=hold)
 
-    @rule(nth=nth, one=st.sampled_from(ON_JOBS), other=st.sampled_from(ON_JOBS), commit=st.booleans())
-    def meet(self, nth: int, one: str, other: str, commit: bool) -> None:
-        """Let one act on a job, most often one that runs, while another's transaction on it is not committed yet."""
-        if nth:
-            self.step("claim", nth, False)
-        job, store = self.choose(nth), self.table.store
+    @rule(seed=st.integers(0, 2**32))
+    def flurry(self, seed: int) -> None:
+        """Many steps at once, most of them on one job: hypothesis alone comes to long stories too seldom."""
+        dice = Random(seed)
+        nth = dice.randrange(6)
+        for _ in range(8):
+            hold, job = dice.random() < 0.3, self.choose(nth)
+            if job is None or dice.random() < 0.3:
+                act = dice.choice(BESIDES)
+                self.besides(act, dice.randrange(6), dice.choice(KEYS), dice.randint(1, 3), hold=hold)
+            else:
+                self.act(act := dice.choice(ON_JOBS), job, hold=hold)
+            note(f"  {act} {job.id if job else ''} {'hold' if hold else ''}")
+            self.holds()
+
+    @rule(nth=nth, before=st.sampled_from(ON_JOBS), one=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
+    def meet(self, nth: int, before: str, one: str, seed: int) -> None:
+        """Let one act on a job while another's transaction, which has changed it, is not committed yet."""
+        job, store, dice = self.choose(nth), self.table.store, Random(seed)
         if job is None or store.holder(("job", job.id)) or sum(line.idle for line in store.lines) < 2:
             return
-        self.act(one, job, hold=True)
+        self.act(before, job, hold=False)
+        self.holds()
+        self.act(one, self.job(job), hold=True)
         line = store.holder(("job", job.id))
-        self.act(other, self.table.told.jobs[job.id], hold=False)
+        self.act(other := dice.choice(ON_JOBS), self.job(job), hold=False)
+        note(f"  {other}")
         if line is not None:
-            store.end(line, commit=commit)
+            store.end(line, commit=dice.random() < 0.8)
 
-    @rule(nth=nth, meanwhile=st.lists(st.sampled_from(ON_JOBS), min_size=1, max_size=3))
-    def overtake(self, nth: int, meanwhile: list[str]) -> None:
+    @rule(nth=nth, before=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
+    def overtake(self, nth: int, before: str, seed: int) -> None:
         """Let things happen to a job between the snapshot of a claim and its rows."""
-        job = self.choose(nth)
-        if job is not None:
-            self.table.claim_and_stall(self.table.owner(job), hold=False)
-            for act in meanwhile:
-                self.act(act, self.table.told.jobs[job.id], hold=False)
-            self.table.go_on()
+        job, dice = self.choose(nth), Random(seed)
+        if job is None:
+            return
+        self.act(before, job, hold=False)
+        self.holds()
+        self.table.claim_and_stall(self.table.owner(job), hold=False)
+        for _ in range(dice.randint(1, 3)):
+            self.act(act := dice.choice(ON_JOBS), self.job(job), hold=False)
+            note(f"  {act}")
+        self.table.go_on()
 
-    @rule(nth=nth, what=st.sampled_from(sorted(OUTCOMES)))
-    def answer_late(self, nth: int, what: str) -> None:
-        """A worker answers, though its claim may have lapsed, or been answered, long ago."""
-        if self.table.claims:
-            self.table.answer(self.table.claims[-1 - nth % len(self.table.claims)], what, hold=False)
-
-    @rule(act=st.sampled_from(ELSEWHERE), nth=nth, key=key, worker=worker, hold=st.booleans())
-    def elsewhere(self, act: str, nth: int, key: tuple[str, int] | None, worker: int, hold: bool) -> None:
+    @rule(act=st.sampled_from(BESIDES), nth=nth, key=key, worker=worker, hold=st.booleans())
+    def besides(self, act: str, nth: int, key: tuple[str, int] | None, worker: int, hold: bool) -> None:
+        table = self.table
         match act:
             case "enqueue":
-                self.table.enqueue(nth % 2, ("plain", "brief")[nth // 3], key, hold=hold)
+                table.enqueue(nth % 2, sorted(KINDS)[nth // 3], key, hold=hold)
             case "stall":
-                self.table.claim_and_stall(worker, hold=hold)
+                table.claim_and_stall(worker, hold=hold)
             case "go on":
-                self.table.go_on()
-            case _:
-                self.table.end(nth, commit=act == "commit")
-
-    @rule(act=st.sampled_from(SHARDS), queue=st.integers(0, 1), worker=worker, hold=st.booleans())
-    def own(self, act: str, queue: int, worker: int, hold: bool) -> None:
-        match act:
+                table.go_on()
+            case "commit" | "cut":
+                table.end(nth, commit=act == "commit")
             case "grab":
-                self.table.grab(worker, queue, hold=hold)
+                table.grab(worker, nth % 2, hold=hold)
             case "keep" | "give back":
-                self.table.keep(worker, queue, gives_back=act == "give back", hold=hold)
+                table.keep(worker, nth % 2, gives_back=act == "give back", hold=hold)
             case _:
-                self.table.age(queue, "waning" if act == "wane" else "lapsed")
+                table.age(nth % 2, "waning" if act == "wane" else "lapsed")
 
     def choose(self, nth: int) -> Job | None:
         """Choose a job by number, whatever the number."""
         jobs = self.table.told.jobs
         return jobs[sorted(jobs)[nth % len(jobs)]] if jobs else None
 
+    def job(self, job: Job) -> Job:
+        """Return a job as it is by now."""
+        return self.table.told.jobs[job.id]
+
     def act(self, act: str, job: Job, *, hold: bool) -> None:
         table = self.table
         match act:
             case "claim":
-                table.claim(table.owner(job), 9, hold=hold)
+                table.claim(table.owner(job), 1 + job.attempt % 3, hold=hold)
             case "lapse":
                 table.lapse(job)
             case "cancel by ann" | "cancel by bob":
@@ -120,6 +141,8 @@ class Protocol(RuleBasedStateMachine):
                 table.retry(job, ANY_FINAL if act == "retry" else ["discarded"], hold=hold)
             case "expire":
                 table.expire(hold=hold)
+            case "answer late":
+                self._as_holder("failed", table.newest(job, behind=1 + job.attempt % 2), hold=hold)
             case _:
                 self._as_holder(act, table.newest(job), hold=hold)
 

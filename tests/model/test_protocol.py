@@ -19,8 +19,8 @@ from .owners import QUEUES
 Places = tuple[tuple[int, int], tuple[int, int]]
 
 PLAY = settings(
-    max_examples=200,
-    stateful_step_count=30,
+    max_examples=100,
+    stateful_step_count=10,
     deadline=None,
     derandomize=True,
     database=None,

@@ -43,7 +43,7 @@ async def test_a_type_is_declared_once_and_a_repeat_writes_nothing(house: House)
 async def test_a_declared_type_changes_only_when_asked_to(house: House):
     await house.declare("invoice.paid", Exposure.INTERNAL)
     wanted = EventType(type="invoice.paid", exposure=Exposure.WEBHOOK, description="Paid in full.")
-    with pytest.raises(Conflict, match=r"declared as internal.*ask for a change"):
+    with pytest.raises(Conflict, match=r"declared as internal: alter it with --change"):
         await house.subscriptions.declare_type(wanted, by="ann")
     assert house.notebook.declared["invoice.paid"].exposure is Exposure.INTERNAL
     assert await house.subscriptions.declare_type(wanted, by="ann", change=True) == wanted

@@ -139,6 +139,10 @@ async def _collect(response: httpx.Response, body: bytearray) -> None:
                 return
 
 
+#: Headers that the classifier or a person reads.
+_DECISIVE = {b"retry-after", b"webhook-delivery", b"location"}
+
+
 async def _chunks(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  what async transports return
     async for chunk in response.stream:
@@ -153,14 +157,17 @@ async def _close(response: httpx.Response) -> None:
 
 
 def _kept_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    kept: list[tuple[bytes, bytes]] = []
+    """Keep what there is room for, in order; the headers that decide something have their place before all others."""
+    given = list(headers)
+    order = sorted(range(len(given)), key=lambda at: (given[at][0].lower() not in _DECISIVE, at))
+    kept: list[int] = []
     left = _MAX_HEAD_BYTES
-    for name, value in headers:
-        left -= len(name) + len(value)
-        if left < 0 or len(kept) == MAX_REPLY_HEADERS:
-            break
-        kept.append((name, value))
-    return tuple(kept)
+    for at in order:
+        size = len(given[at][0]) + len(given[at][1])
+        if size <= left and len(kept) < MAX_REPLY_HEADERS:
+            left -= size
+            kept.append(at)
+    return tuple(given[at] for at in sorted(kept))
 
 
 def _request(message: Message, url: httpx.URL, progress: Progress) -> httpx.Request:

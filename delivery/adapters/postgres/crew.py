@@ -196,6 +196,13 @@ class Crew:
 
     async def _claim(self) -> bool:
         """Claim once; False where there was nothing to ask for."""
+        self._claim_called = boot_time()
+        try:
+            return await self._claim_once()
+        finally:
+            self._claim_called = None
+
+    async def _claim_once(self) -> bool:
         await self.territory.see()
         free = min(self._free_slots(), CLAIM_BATCH)
         if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
@@ -207,16 +214,13 @@ class Crew:
             if self.stopping:
                 return False
             lease, called = secrets.randbits(62), boot_time()
-            self._claim_called = called
             parameters = self._claim_parameters(asks, lease)
             try:
                 rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
             except BaseException:
                 for ask in asks:
-                    self.territory.book.wake(ask.slot)
+                    self.territory.book.answered(ask, ask.slots, None)  # who knows; it may have work still
                 raise
-            finally:
-                self._claim_called = None
             self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
 

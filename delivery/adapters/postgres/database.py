@@ -97,14 +97,13 @@ class Database:
 
     @staticmethod
     def hosts(dsn: str) -> list[tuple[str, int]]:
-        """Return the hosts and ports of a connection string; sockets are none."""
+        """Return the hosts and ports of a connection string; a socket is a host that starts with `/`."""
         parts = _parts(dsn)
         names = str(parts.get("hostaddr") or parts.get("host") or "").split(",")
         ports = str(parts.get("port") or "5432").split(",")
         return [
-            (name, int(ports[min(position, len(ports) - 1)] or 5432))
+            (name if name and not name.startswith("@") else "/", int(ports[min(position, len(ports) - 1)] or 5432))
             for position, name in enumerate(names)
-            if name and not name.startswith(("/", "@"))
         ]
 
     async def open(self) -> None:

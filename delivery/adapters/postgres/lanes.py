@@ -46,6 +46,7 @@ class Lane:
     #: class -> look no lower than this; a class is here while it may have due work
     ready: dict[int, datetime] = field(default_factory=dict)
     floors: dict[int, datetime] = field(default_factory=dict)
+    asked: bool = False  #: a claim asks for it right now
     wakes: int = 0  #: raised by each wake-up, so that an answer older than the wake-up does not undo it
 
     @property
@@ -103,7 +104,8 @@ class LaneBook:
         if known is None:
             self._lanes[lane.id] = lane
             return
-        self._unqueue(known)
+        if (known.owner_id, known.cautious) != (lane.owner_id, lane.cautious):  # else it keeps its place in line
+            self._unqueue(known)
         known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
         known.paused_until = lane.paused_until
         self._queue(known)
@@ -131,7 +133,7 @@ class LaneBook:
         known = lane.floors.get(kind, FLOOR)
         lane.floors[kind] = known if floor is None else min(known, floor)
         lane.ready[kind] = lane.floors[kind]
-        self._queue(lane, first=True)
+        self._queue(lane, first=not lane.asked)
 
     def wake_at(self, slot: int, when: float) -> None:
         """Wake the lane at a time."""
@@ -159,17 +161,15 @@ class LaneBook:
         if lane is None:
             return
         grown = lane.window * 2 if quick else lane.window + 1
-        self._unqueue(lane)
         lane.window = 1 if hung else min(grown, max(lane.limit, START_WINDOW))
-        lane.streak = lane.streak + 1 if quick else 0
+        self._count(lane, lane.streak + 1 if quick else 0)
         self._queue(lane)
 
     def drag(self, lane_id: int) -> None:
         """A try of this lane keeps us waiting right now."""
         lane = self._lanes.get(lane_id)
         if lane is not None and lane.streak:
-            self._unqueue(lane)
-            lane.streak = 0
+            self._count(lane, 0)
             self._queue(lane)
 
     def next_alarm(self) -> float | None:
@@ -179,13 +179,10 @@ class LaneBook:
     def ring(self, now: float) -> None:
         """Wake the lanes whose time has come."""
         for slot in list(self._alarms.due(now)):
-            lane = self._lanes.get(slot >> 3)
-            if lane is None:
-                continue
-            if slot & 7 == FORCED and lane.ready:  # a pause is over
-                self._queue(lane, first=True)
-            else:
+            if slot >= 0:
                 self.wake(slot)
+            elif (lane := self._lanes.get(~slot)) is not None:
+                self._queue(lane, first=True)
 
     def ask(self, now: float, budget: int, *, drag: int | None = None, most_lanes: int = 200) -> list[Ask]:
         """Choose what the next claim asks for: at most `budget` jobs, in turns over owners, then lanes.
@@ -204,6 +201,7 @@ class LaneBook:
                 continue
             budget -= slots
             left -= slots if lane.drags else 0
+            lane.asked = True
             asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
         return asks
 
@@ -212,6 +210,7 @@ class LaneBook:
         lane = self._lanes.get(ask.slot >> 3)
         if lane is None:
             return
+        lane.asked = False
         kind = ask.slot & 7
         if last_run_at is not None and lane.floors.get(kind, FLOOR) >= ask.floor:  # else it was lowered meanwhile
             lane.floors[kind] = max(last_run_at - FLOOR_SLACK, FLOOR)
@@ -239,13 +238,19 @@ class LaneBook:
                 chosen.append((lane, kind))
                 left -= dragging
             elif lane.ready and lane.on and lane.paused_until > now:
-                self._alarms.set(lane.id * 8 + FORCED, lane.paused_until)
+                self._alarms.set(~lane.id, lane.paused_until)  # no slot's: the lane's
         return chosen
 
     def _queue(self, lane: Lane, *, first: bool = False) -> None:
         """Give a lane with work and room its place in line."""
         if lane.ready and lane.on and lane.room:
             self._turns[lane.drags].add(lane.owner_id, lane.id, first=first)
+
+    def _count(self, lane: Lane, streak: int) -> None:
+        """Set a lane's quick tries in a row; it changes lines where that makes it drag, or no longer."""
+        if lane.drags != (lane.cautious and streak < PROVEN_AFTER):
+            self._unqueue(lane)
+        lane.streak = streak
 
     def _unqueue(self, lane: Lane) -> None:
         """Take a lane out of line: before it changes in what its place depends on."""

@@ -6,6 +6,9 @@ import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 
+#: Entries of the heap that are let stand besides twice as many as there are alarms.
+_SPARE = 64
+
 
 class Turns:
     """Lanes in line: turns rotate over owners, then over the lanes of each."""
@@ -59,6 +62,9 @@ class Alarms:
         if when < self._when.get(slot, float("inf")):
             self._when[slot] = when
             heapq.heappush(self._heap, (when, slot))
+            if len(self._heap) > 2 * len(self._when) + _SPARE:  # mostly of alarms that earlier ones took the place of
+                self._heap = [(when, slot) for slot, when in self._when.items()]
+                heapq.heapify(self._heap)
 
     def next(self) -> float | None:
         """Return when the next one rings."""

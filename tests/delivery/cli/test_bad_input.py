@@ -196,8 +196,30 @@ def test_a_type_that_cannot_be_declared_is_refused(made, refused, type: str):
     check(made, refused, ["event-types", "declare", type], 1, "type")
 
 
+@pytest.mark.parametrize(
+    "args", [["events", "record", "invoice.payd", "--data", "1"], ["events", "list", "--type", "invoice.payd"]]
+)
+def test_a_type_that_was_mistyped_is_guessed(made, refused, args: list[object]):
+    guess = r"did you mean 'invoice.paid'\?.*`tidings event-types declare invoice.payd --exposure webhook`"
+    check(made, refused, args, 1, guess)
+
+
+def test_a_url_without_a_scheme_is_told_with_one(made, refused):
+    check(made, refused, ["endpoints", "add", "127.0.0.1:8400"], 1, r"write http://127\.0\.0\.1:8400/ or https")
+
+
+def test_durations_are_told_as_they_are_written(made, refused):
+    endpoint = made.json("endpoints", "add", URL)["id"]
+    check(
+        made, refused, ["endpoints", "rotate-secret", endpoint, "--overlap", "8d"], 1, "overlap of 8d .* give 0 to 7d"
+    )
+    check(made, refused, ["endpoints", "update", endpoint, "--timeout", "60s"], 1, "timeout of 60s .* 0.1s to 30s")
+
+
 def test_a_type_is_not_changed_by_accident(made, refused):
-    check(made, refused, ["event-types", "declare", "invoice.paid"], 1, "is declared as webhook.*change")
+    check(
+        made, refused, ["event-types", "declare", "invoice.paid"], 1, "is declared as webhook: alter it with --change"
+    )
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are(made, refused):
@@ -224,7 +246,7 @@ def test_an_unknown_periodic_is_refused(made, refused):
     ],
 )
 def test_an_unknown_endpoint_is_not_found(made, refused, args: list[object]):
-    check(made, refused, args, 1, f"no endpoint {NOBODYS}")
+    check(made, refused, args, 1, f"owner 'default' has no endpoint {NOBODYS}: `tidings endpoints list`")
 
 
 @pytest.mark.parametrize(
@@ -260,6 +282,8 @@ def test_a_pattern_that_nothing_matches_is_refused(made, refused):
     ("args", "says"),
     [
         (["nonsense"], "No such command 'nonsense'"),
+        (["event-type"], "No such command 'event-type': did you mean 'event-types'"),
+        (["deliveries", "replai"], "No such command 'replai': did you mean 'replay'"),
         (["deliveries", "nonsense"], "No such command"),
         (["events", "list", "--nonsense"], "No such option"),
         (["events", "list", "--limit", "0"], "--limit"),

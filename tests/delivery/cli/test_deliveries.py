@@ -11,6 +11,15 @@ import pytest
 
 from .conftest import PATIENCE_S, Cli, Receiver, eventually
 
+#: As `deliveries cancel` would, for many at once.
+CANCEL_ALL = """
+WITH gone AS (DELETE FROM tidings.job RETURNING *)
+INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, attempt, spent, max_attempts, reason,
+                              queued_at, created_at)
+SELECT id, kind, lane, args, 'cancelled', priority, run_at, attempt, spent, max_attempts, 'ann', queued_at, created_at
+FROM gone
+"""
+
 
 @pytest.fixture
 def up(cli: Cli, receiver: Receiver) -> Iterator[Cli]:
@@ -87,6 +96,8 @@ def test_an_event_shows_its_fan_out(up: Cli, receiver: Receiver):
     settled(up, number=2)
     story = up.json("events", "show", event)
     assert story["state"] == "relayed"
+    listed = {each["id"]: each for each in up.json("deliveries", "list")}
+    assert {each["id"]: each for each in story["deliveries"]} == listed
     assert {each["endpoint_id"] for each in story["deliveries"]} == {
         each["id"] for each in up.json("endpoints", "list")
     }
@@ -121,7 +132,7 @@ def test_one_that_is_held_is_told_and_goes_out_when_retried(up: Cli, receiver: R
     assert story["spent"] == 0
     assert "its endpoint's lane is held, as the receiver asked" in story["next"]
     receiver.status = 200
-    up("deliveries", "retry", delivery["id"])
+    assert "next: it is sent now, by the `tidings up`" in up("deliveries", "retry", delivery["id"])
     settled(up)
 
 
@@ -158,6 +169,11 @@ def test_a_replay_counts_first_then_sends_what_matches(up: Cli, receiver: Receiv
     assert up("deliveries", "replay", "--dry-run", "--type", "invoice.lost") == "1 delivery to send again\n"
     assert up.json("deliveries", "replay", "--error", "http_500")["matched"] == 0
     assert up.json("deliveries", "replay", "--state", "completed")["matched"] == 0
+    told = up("deliveries", "replay", "--error", "http_500", "--type", "invoice.lost")
+    assert told.startswith(
+        "nothing to send again: there is no discarded delivery of owner default of type invoice.lost"
+    )
+    assert told.endswith("that ended with http_500; `--state completed` sends delivered ones again\n")
     assert len(receiver.received) == sent
     receiver.status = 200
     which = ("--type", "invoice.paid", "--since", "1h", "--error", "http_400")
@@ -197,7 +213,7 @@ def test_a_replay_that_is_cut_short_says_how_far_it_came(cli: Cli, connection, r
     connection.execute("SELECT tidings.record('default', 'invoice.paid', NULL, '1') FROM generate_series(1, 6000)")
     with cli.running("relay"):
         eventually(lambda: connection.execute("SELECT count(*) FROM tidings.outbox").fetchone() == (0,))
-    cli("endpoints", "remove", endpoint)
+    connection.execute(CANCEL_ALL)
     assert cli.json("deliveries", "replay", "--state", "cancelled", "--dry-run")["matched"] == 6_000
     process = cli.start("deliveries", "replay", "--state", "cancelled")
     count = "SELECT count(*) FROM tidings.job"

@@ -67,7 +67,9 @@ async def test_every_promise_is_kept_whatever_the_environment_says(place: Path):
     assert "broken 500 500 500 500 204 completed" in " ".join(said.split())
     assert "signature verified" in said
     assert "endpoint disabled: the receiver said so (http_410)" in said
-    assert said.rstrip().endswith("Every promise was kept.")
+    *_, end, then = said.splitlines()
+    assert end == "Every promise was kept."
+    assert then.startswith("next: `. .venv/bin/activate`, then `tidings up --allow-local`")
     assert not [line for line in said.splitlines() if len(line) > 100 or line != line.rstrip()]
     assert not list(place.iterdir())
 

@@ -75,8 +75,9 @@ async def listening(*options: str, secret: SigningSecret | None = SECRET) -> Asy
             assert line, f"it ended: {introduction}"
             introduction += line
         listener = Listener(process, int(introduction.partition("127.0.0.1:")[2].partition("/")[0]))
-        assert f"tidings endpoints add http://127.0.0.1:{listener.port}/" in introduction
-        assert ("No secret" in introduction) == (secret is None and "--secret-file" not in options)
+        unknown = secret is None and "--secret-file" not in options
+        assert (f"tidings endpoints add http://127.0.0.1:{listener.port}/" in introduction) == unknown
+        assert ("No secret" in introduction) == unknown
         yield listener
     finally:
         if process.returncode is None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from delivery.sealing import KeyEncryptionKey
 from signing import WebhookVerifier
 
-from .conftest import Cli, Receiver, eventually
+from .conftest import Cli, Receiver, eventually, the_line
 
 URL = "https://example.com/hook"
 
@@ -51,9 +53,20 @@ def test_migrations_are_checked_then_applied_then_none_is_left(empty_dsn: str, t
     assert cli("migrate") == "nothing is pending: the schema is that of this release\n"
 
 
-def test_a_role_is_let_record(cli: Cli, connection, refused):
+def test_what_was_applied_is_told_though_the_role_is_refused(empty_dsn: str, tmp_path: Path):
+    cli = Cli(environment={"TIDINGS_DATABASE_URL": empty_dsn, "TIDINGS_HOME": str(tmp_path)})
+    mistyped = cli.run("migrate", "--grant-record", "app_rol")
+    assert mistyped.exit_code == 1
+    assert mistyped.stdout.splitlines()[0] == "applied  0001_tidings"
+    assert "app_rol" in the_line(mistyped)
+
+
+def test_a_role_is_let_record(cli: Cli, connection):
     role = f"app_{connection.info.dbname}"
-    assert role in refused(cli, "migrate", "--grant-record", role, code=1)
+    mistyped = cli.run("migrate", "--grant-record", role)
+    assert mistyped.exit_code == 1
+    assert mistyped.stdout == "nothing is pending: the schema is that of this release\n"
+    assert role in the_line(mistyped)
     connection.execute(f"CREATE ROLE {role}")
     try:
         assert f"role {role!r} may record events" in cli("migrate", "--grant-record", role)
@@ -73,6 +86,26 @@ def test_the_status_tells_of_database_switch_and_jobs(cli: Cli):
     assert lines(cli("status"))["allow-local"] == "off"
 
 
+def test_the_status_tells_how_to_connect_without_a_password(cli: Cli, connection):
+    given = psycopg.conninfo.make_conninfo(cli.environment["TIDINGS_DATABASE_URL"], password="sesame")
+    dsn = cli.having(TIDINGS_DATABASE_URL=given).json("status")["dsn"]
+    assert dsn.startswith("postgresql://")
+    assert "sesame" not in dsn
+    with psycopg.connect(dsn) as again:
+        assert again.info.dbname == connection.info.dbname
+    assert lines(cli("status"))["dsn"] == cli.json("status")["dsn"]
+
+
+def test_the_status_tells_what_waits_for_the_relay(declared: Cli, connection):
+    assert lines(declared("status"))["outbox"] == "no event waits for the relay"
+    for _ in range(60):  # more than a page
+        connection.execute("SELECT tidings.record('default', 'invoice.paid', NULL, '1')")
+    status = declared.json("status")
+    assert status["waiting_events"] == 60
+    assert status["oldest_waiting"].endswith("Z")
+    assert lines(declared("status"))["outbox"].startswith("60 events wait for the relay, the oldest for ")
+
+
 # Event types ---------------------------------------------------------------------------------------------------------
 
 
@@ -85,6 +118,25 @@ def test_a_type_is_declared_and_changed_on_purpose(cli: Cli):
     assert cli.run("event-types", "declare", "invoice.paid").exit_code == 1
     assert cli.json("event-types", "declare", "invoice.paid", "--change")["exposure"] == "internal"
     assert cli("event-types", "list").splitlines()[1].split() == ["invoice.paid", "internal"]
+
+
+def test_an_internal_type_says_how_its_events_may_leave(cli: Cli):
+    told = cli("event-types", "declare", "staff.hired", "--description", "It's new.")
+    (command,) = re.findall(r"`tidings (.*?)`", told)
+    assert command.endswith("--exposure webhook --description 'It'\"'\"'s new.' --change")
+    changed = cli.json(*shlex.split(command))
+    assert (changed["exposure"], changed["description"]) == ("webhook", "It's new.")
+
+
+def test_an_event_of_an_internal_type_says_why_it_went_nowhere(cli: Cli, connection):
+    cli("event-types", "declare", "staff.hired")
+    event = cli.json("events", "record", "staff.hired", "--data", "1")["id"]
+    with cli.running("relay"):
+        eventually(lambda: connection.execute("SELECT count(*) FROM tidings.outbox").fetchone() == (0,))
+    told = lines(cli("events", "show", event))["state"]
+    assert told.startswith(
+        "relayed; its type is internal, so it never leaves: `tidings event-types declare staff.hired"
+    )
 
 
 # Endpoints -----------------------------------------------------------------------------------------------------------
@@ -169,6 +221,8 @@ def test_a_rotated_secret_signs_beside_the_old_one(cli: Cli, receiver: Receiver)
     ((headers, body),) = receiver.received
     for secret in (added["secret"], rotated["secret"]):
         assert WebhookVerifier(secret).verify(body, headers)
+    assert re.fullmatch(r"2 sign, one until \S+ \S+Z", lines(cli("endpoints", "show", added["id"]))["keys"])
+    assert [each["expires_at"] is None for each in cli.json("endpoints", "show", added["id"])["keys"]] == [True, False]
     assert "signs no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0")
 
 
@@ -192,6 +246,23 @@ def test_a_test_that_fails_shows_the_answer_and_ends_in_1(cli: Cli, receiver: Re
     assert "\x1b" not in result.stdout
     document = json.loads(cli.run("endpoints", "test", endpoint, "--json").stdout)
     assert (document["outcome"], document["status"]) == ("retryable", 500)
+    assert result.stderr.rstrip().endswith("see what the receiver says of it")
+
+
+def test_a_test_that_reaches_nobody_says_where_to_look(cli: Cli):
+    endpoint = cli.json("endpoints", "add", "http://127.0.0.1:1/")["id"]
+    result = cli.run("endpoints", "test", endpoint)
+    assert "(connection_refused): see that a receiver answers at http://127.0.0.1:1/" in the_line(result)
+    other = cli.having(TIDINGS_KEYS=KeyEncryptionKey.generate("other").reveal())
+    assert "(unreadable_key): put the key" in other.run("endpoints", "test", endpoint).stderr
+
+
+def test_a_test_of_a_disabled_endpoint_says_that_it_is(cli: Cli, receiver: Receiver):
+    endpoint = cli.json("endpoints", "add", receiver.url)["id"]
+    cli("endpoints", "disable", endpoint, "--reason", "too loud")
+    tested = cli.run("endpoints", "test", endpoint)
+    assert tested.exit_code == 0
+    assert tested.stderr.startswith("the endpoint is disabled (too loud): only this test was sent")
 
 
 # Subscriptions -------------------------------------------------------------------------------------------------------
@@ -307,6 +378,7 @@ def test_periodics_are_listed_and_run_by_hand(cli: Cli):
     if listed:
         started = cli.json("periodic", "run", listed[0]["name"])
         assert cli.json("jobs", "show", started["job_id"], "--any-owner")["kind"] == listed[0]["kind"]
+        assert f"`tidings jobs show {started['job_id']} --any-owner`" in cli("periodic", "list")
 
 
 @pytest.fixture
@@ -343,11 +415,22 @@ def test_a_parked_delivery_tells_what_it_waits_for(waiting: tuple[Cli, dict[str,
     told = cli("deliveries", "show", delivery["id"])
     assert "parked: its endpoint is disabled (later, by ann)" in told
     assert cli.json("endpoints", "show", delivery["endpoint_id"])["deliveries"]["pending"] == 1
-    assert "is disabled (later)" in refused(cli, "deliveries", "retry", delivery["id"], code=1)
+    line = refused(cli, "deliveries", "retry", delivery["id"], code=1)
+    assert f"is disabled (later): `tidings endpoints enable {delivery['endpoint_id']}` first" in line
+
+
+def test_switching_an_endpoint_says_how_many_deliveries_it_moves(waiting: tuple[Cli, dict[str, Any]]):
+    cli, delivery = waiting
+    endpoint = delivery["endpoint_id"]
+    assert lines(cli("endpoints", "enable", endpoint))["deliveries"] == "1 that waited may go out now"
+    assert lines(cli("endpoints", "disable", endpoint))["deliveries"].startswith("1 parked, and all that come")
+    told = lines(cli("endpoints", "remove", endpoint))
+    assert (told["subscriptions"], told["deliveries"]) == ("all removed with it", "1 cancelled")
 
 
 def test_a_delivery_is_cancelled_for_the_record(waiting: tuple[Cli, dict[str, Any]]):
     cli, delivery = waiting
     cancelled = cli.json("deliveries", "cancel", delivery["id"], "--by", "ann")
     assert (cancelled["state"], cancelled["reason"]) == ("cancelled", "ann")
+    assert lines(cli("deliveries", "cancel", delivery["id"]))["by"] == "ann"
     assert "cancelled at" in cli("deliveries", "show", delivery["id"])

@@ -59,7 +59,7 @@ def test_another_owners_id_is_not_found_on_every_command(cli: Cli, dsn: str, acm
     for name, line in ASKING.items():
         result = cli.run(*line.format(**acme).split(), "--owner", "globex")
         assert (result.exit_code, result.stdout) == (1, ""), name
-        assert the_line(result).startswith("no "), name
+        assert the_line(result).startswith(("no ", "owner 'globex' has no ")), name
     assert fingerprint(dsn) == before
     assert len(receiver.received) == sent
 
@@ -83,8 +83,11 @@ def test_the_owner_finds_its_own(cli: Cli, acme: dict[str, Any]):
 
 def test_an_operator_sees_every_owner_when_asking_for_it(cli: Cli, acme: dict[str, Any]):
     assert cli.json("jobs", "show", acme["delivery"], "--any-owner")["owner_id"] == "acme"
-    for noun in ("events", "deliveries"):
+    for noun in ("endpoints", "events", "deliveries"):
         assert [each["owner_id"] for each in cli.json(noun, "list", "--any-owner")] == ["acme"], noun
+        head, row = cli(noun, "list", "--any-owner").splitlines()
+        assert (head.split()[0], row.split()[0]) == ("Owner", "acme"), noun
+        assert "Owner" not in cli(noun, "list", "--owner", "acme")
     deliveries = cli.json("jobs", "list", "--any-owner", "--kind", "webhook.deliver")
     assert [each["owner_id"] for each in deliveries] == ["acme"]
     assert cli.json("deliveries", "replay", "--any-owner", "--dry-run")["matched"] == 1

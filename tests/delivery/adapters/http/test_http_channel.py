@@ -227,6 +227,17 @@ async def test_only_so_much_of_a_head_is_kept(make_channel, count, size):
     assert sum(len(name) + len(value) for name, value in answer.headers) <= 16_384
 
 
+@pytest.mark.parametrize(("count", "size"), [(100, 10), (2, 17_000)])
+@pytest.mark.parametrize("name", ["Retry-After", "Webhook-Delivery", "Location"])
+async def test_a_header_that_decides_is_kept_wherever_it_stands(make_channel, name, count, size):
+    lines = b"".join(b"X-%d: %s\r\n" % (number, b"v" * size) for number in range(count))
+    head = b"HTTP/1.1 429 Slow Down\r\n" + lines + name.encode() + b": 3600\r\nContent-Length: 0\r\n\r\n"
+    async with receiver(answering(head)) as there:
+        answer = reply_of(await make_channel().send(message(there.url)))
+    assert answer.header(name) == "3600"
+    assert len(answer.headers) <= MAX_REPLY_HEADERS
+
+
 async def test_an_early_refusal_of_a_large_body_is_heard(make_channel):
     async def script(connection: Connection) -> None:
         await connection.reader.readuntil(b"\r\n\r\n")

@@ -1,0 +1,104 @@
+"""Isolation: strangers who answer quickly and then hold everything hold up nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from delivery.attempts import Report
+from delivery.jobs import EnqueueOptions, Job, JobId, NewJob, Retry, Runtime
+
+from .engine import Engine, Pace, ended, seconds
+from .kinds import Gate, Script, kind
+from .patience import eventually
+
+SLOTS = 200
+PACE = Pace(slots=SLOTS, lease=30.0, share_lease=10.0, poll=2.0)
+#: So many quick answers earn a lane any window.
+QUICK_ANSWERS = 8
+
+
+class Strangers:
+    """A handler: lanes of the bad one answer quickly a few times and hold everything then; others are well."""
+
+    def __init__(self) -> None:
+        self.gate, self.well = Gate(), Script()
+        self.in_flight = self.peak = 0
+        self._answers: Counter[str] = Counter()
+
+    async def __call__(self, job: Job) -> None:
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        try:
+            lane = str(job.args["lane"])
+            self._answers[lane] += 1
+            await (self.gate(job) if lane.startswith("bad") and self._answers[lane] > QUICK_ANSWERS else self.well(job))
+        finally:
+            self.in_flight -= 1
+
+
+def jobs_of(lane: str, owner_id: str, count: int) -> list[NewJob]:
+    options = EnqueueOptions(lane=lane, owner_id=owner_id)
+    return [NewJob(kind="work", args={"lane": lane}, options=options)] * count
+
+
+async def prove(runtime: Runtime, lane: str) -> None:
+    """Let a lane show that it is well."""
+    for _ in range(QUICK_ANSWERS):
+        [one] = await runtime.enqueue_many(jobs_of(lane, "good", 1))
+        await ended(runtime, one.id)
+
+
+@pytest.mark.parametrize("lanes", [40, 300])
+async def test_lanes_that_hold_everything_hold_up_no_lane_that_is_well(engine: Engine, lanes: int):
+    strangers = Strangers()
+    runtime = await engine.running(kind(strangers, cautious=True, limit=10), pace=PACE)
+    await prove(runtime, "well")
+    many = QUICK_ANSWERS + 30 * 40 // lanes
+    await runtime.enqueue_many([job for n in range(lanes) for job in jobs_of(f"bad {n}", "bad", many)])
+    await eventually(lambda: len(strangers.gate.inside) >= SLOTS, within=20)
+    for _ in range(5):
+        well = {result.id for result in await runtime.enqueue_many(jobs_of("well", "good", 10))}
+        await eventually(lambda well=well: well <= set(strangers.well.ids), within=5)
+    assert strangers.gate.done == []
+    assert strangers.peak <= 2 * SLOTS
+    strangers.gate.opened.set()
+
+
+async def test_lanes_that_hang_hold_up_no_new_one_of_their_owner_or_another(engine: Engine):
+    """Each new lane goes first among those that are not known to be well."""
+    held = Counter[JobId]()
+    script = Script()
+
+    async def handler(job: Job) -> None:
+        if job.args["lane"].startswith("new"):
+            await script(job)
+            return
+        held[job.id] += 1
+        await asyncio.sleep(1.5)
+        raise Retry(seconds(0), Report(code="timeout", hung=True))
+
+    runtime = await engine.running(kind(handler, cautious=True, max_attempts=1000), pace=PACE)
+    await runtime.enqueue_many([job for n in range(400) for job in jobs_of(f"hangs {n}", "bad", 2)])
+    await eventually(lambda: len(held) >= SLOTS // 2)
+    for n in range(3):
+        for owner in ("bad", "good"):
+            [new] = await runtime.enqueue_many(jobs_of(f"new {n} of {owner}", owner, 1))
+            await eventually(lambda new=new: new.id in script.ids)
+
+
+async def test_every_lane_that_hangs_has_its_turn(engine: Engine):
+    """Though the worker looks at all of them again and again meanwhile."""
+    seen: set[str] = set()
+
+    async def handler(job: Job) -> None:
+        seen.add(job.args["lane"])
+        await asyncio.sleep(1.1)
+        raise Retry(seconds(0), Report(code="timeout", hung=True))
+
+    pace = Pace(slots=20, lease=30.0, share_lease=10.0, poll=0.2)
+    runtime = await engine.running(kind(handler, cautious=True, max_attempts=1000), pace=pace)
+    await runtime.enqueue_many([job for n in range(60) for job in jobs_of(f"hangs {n}", "bad", 3)])
+    await eventually(lambda: len(seen) == 60, within=25)

@@ -1,0 +1,150 @@
+"""The crew of a worker process, on a database of which one thing or another does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.statements import statement
+from delivery.jobs import EnqueueOptions, Job, JobKind, JobState, NewJob, Retry, Snooze
+from tests.conformance.patience import eventually
+
+SECOND = timedelta(seconds=1)
+
+
+class Troubled(Database):
+    """Does not answer some statements, or answers with an error that it should not know."""
+
+    silent: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
+
+    async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[dict[str, Any]]:
+        if query in map(statement, self.silent):
+            await asyncio.get_running_loop().create_future()
+        if query in map(statement, self.broken):
+            raise ZeroDivisionError("not of this world")
+        return await super().fetch(query, parameters, quick=quick)
+
+
+@asynccontextmanager
+async def working(
+    dsn: str, handler: Callable[[Job], Awaitable[None]], **settings: Any
+) -> AsyncIterator[tuple[PostgresRuntime, Troubled]]:
+    database = Troubled(dsn)
+    await database.open()
+    pace: dict[str, Any] = {"shard_lease": SECOND, "lease": 2 * SECOND, "poll": 0.3 * SECOND, "grace": SECOND}
+    kind = JobKind(name="work", handler=handler, backoff=lambda _: timedelta(0))
+    runtime = PostgresRuntime(database, [kind], settings=RuntimeSettings(**pace | settings))
+    try:
+        async with runtime:
+            yield runtime, database
+    finally:
+        await database.close()
+
+
+async def add_everywhere(runtime: PostgresRuntime, name: str) -> set[int]:
+    """Enqueue in so many lanes that some are of every worker."""
+    lanes = [EnqueueOptions(lane=f"{name} {n}") for n in range(30)]
+    return {one.id for one in await runtime.enqueue_many([NewJob(kind="work", args={}, options=o) for o in lanes])}
+
+
+@pytest.mark.parametrize("silent", ["claim_jobs", "read_lanes", "beat_worker", "renew_shards"])
+async def test_whoever_cannot_claim_leaves_its_shards_to_others(dsn: str, silent: str) -> None:
+    """Whatever it is that hangs; the rest of its connections are well."""
+    ran: tuple[set[int], set[int]] = (set(), set())
+
+    async def first_handler(job: Job) -> None:
+        ran[0].add(job.id)
+
+    async def second_handler(job: Job) -> None:
+        ran[1].add(job.id)
+
+    async with working(dsn, first_handler) as (first, troubled), working(dsn, second_handler) as (second, _):
+
+        async def both_work() -> bool:
+            await add_everywhere(second, "old")
+            return bool(ran[0] and ran[1]) and len(first._crew.territory.shards.owned) == 32
+
+        await eventually(both_work)
+        troubled.silent = frozenset({silent})
+        added = await add_everywhere(second, "new")
+        await eventually(lambda: added <= ran[0] | ran[1], within=15)
+        troubled.silent = frozenset()
+        await asyncio.wait_for(first.stop(0 * SECOND), 20)
+
+
+@pytest.fixture
+def outside(dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+async def test_what_was_lost_is_counted_anew_after_a_try_that_ended(dsn: str, outside: psycopg.Connection[Any]) -> None:
+    tries = 0
+
+    async def handler(_: Job) -> None:
+        nonlocal tries
+        tries += 1
+        raise Snooze(60 * SECOND) if tries == 1 else Retry(60 * SECOND)
+
+    async with working(dsn, handler) as (runtime, _):
+        for outcome in ("snoozed", "failed"):
+            job_id = await runtime.enqueue("work", {"outcome": outcome}, EnqueueOptions(run_at=None))
+            await eventually(lambda n=tries: tries > n)
+
+            async def waits(job_id: int = job_id) -> bool:
+                return (await runtime.get(job_id)).state is JobState.RETRYABLE
+
+            await eventually(waits)
+            outside.execute("UPDATE tidings.job SET lost = 4, run_at = now() WHERE id = %s", [job_id])
+            outside.execute("NOTIFY tidings_jobs, '*'")
+
+            def lost(job_id: int = job_id) -> bool:
+                row = outside.execute("SELECT lost, attempt, state FROM tidings.job WHERE id = %s", [job_id]).fetchone()
+                return row == (0, 2, "retryable")
+
+            await eventually(lost)
+
+
+async def test_never_more_is_in_flight_than_twice_the_slots(dsn: str) -> None:
+    inside: set[int] = set()
+    peak = 0
+    opened = asyncio.Event()
+
+    async def handler(job: Job) -> None:
+        nonlocal peak
+        inside.add(job.id)
+        peak = max(peak, len(inside))
+        await opened.wait()
+        inside.discard(job.id)
+
+    async with working(dsn, handler, slots=5, lease=30 * SECOND) as (runtime, _):
+        for name in "ab":
+            await add_everywhere(runtime, name)
+        await eventually(lambda: len(inside) == 10)
+        await asyncio.sleep(2.5)  # time enough to see the second five drag, too
+        opened.set()
+    assert peak == 10
+
+
+async def test_a_step_that_fails_in_any_way_is_taken_again(dsn: str) -> None:
+    ran: set[int] = set()
+
+    async def handler(job: Job) -> None:
+        ran.add(job.id)
+
+    async with working(dsn, handler) as (runtime, database):
+        names = {"claim_jobs", "sweep_lanes", "read_lanes", "beat_worker", "renew_shards"}
+        database.broken = frozenset(names)
+        added = await add_everywhere(runtime, "lane")
+        await asyncio.sleep(0.5)
+        database.broken = frozenset()
+        await eventually(lambda: added <= ran, within=20)

@@ -1,0 +1,85 @@
+"""Connections that are cut, or go silent, under the pools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from delivery.adapters.postgres.database import Database
+from delivery.errors import Unavailable
+from tests.conformance.line import Line
+from tests.conformance.patience import eventually
+
+
+@pytest.fixture
+async def line(dsn: str) -> AsyncIterator[Line]:
+    async with Line(dsn) as line:
+        yield line
+
+
+@pytest.fixture
+async def database(line: Line) -> AsyncIterator[Database]:
+    database = Database(line.dsn, size=6, quick_deadline_s=0.5)
+    await database.open()
+    yield database
+    await line.cut()
+    await database.close()
+
+
+async def fetch(database: Database, *, quick: bool = True) -> list[dict[str, Any]]:
+    return await database.fetch(b"SELECT 1 AS one", {}, quick=quick)
+
+
+async def use_many(database: Database, count: int) -> None:
+    """Have so many connections stand in the quick pool."""
+    sleeps = (database.fetch(b"SELECT pg_sleep(0.2)", {}, quick=True) for _ in range(count))
+    await asyncio.gather(*sleeps)
+
+
+async def test_a_statement_that_is_not_answered_is_given_up(line: Line, database: Database) -> None:
+    await fetch(database)
+    await line.hush()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(fetch(database), 10)
+    assert await asyncio.wait_for(fetch(database), 10) == [{"one": 1}]
+
+
+async def test_one_silent_connection_given_up_gives_all_of_them_up(line: Line, database: Database) -> None:
+    """To look at the others does not take for ever, either."""
+    await use_many(database, 4)
+    await line.hush()
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(fetch(database), 20)
+    assert await asyncio.wait_for(asyncio.gather(*(fetch(database) for _ in range(8))), 10) == [[{"one": 1}]] * 8
+
+
+async def test_an_answer_in_time_cuts_nothing_off_later(line: Line, database: Database) -> None:
+    await fetch(database)
+    await eventually(lambda: line.standing >= 2)
+    before = [connection.info.backend_pid for connection in database.quick._pool]
+    await database.fetch(b"SELECT pg_sleep(0.3)", {}, quick=True)
+    await asyncio.sleep(0.6)  # beyond the deadline of the one that was answered
+    await fetch(database)
+    assert [connection.info.backend_pid for connection in database.quick._pool] == before
+
+
+async def test_a_transaction_with_a_deadline_is_given_up_and_others_may_take_long(
+    line: Line, database: Database
+) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("SELECT pg_sleep(0.7)")
+    with pytest.raises(Unavailable):
+        async with database.transaction(deadline_s=0.3) as tx:
+            await tx.execute("SELECT pg_sleep(5)")
+
+
+async def test_connections_that_were_cut_are_replaced_at_the_first_error(line: Line, database: Database) -> None:
+    await use_many(database, 4)
+    await line.cut()
+    with pytest.raises(Unavailable):
+        await fetch(database)
+    for _ in range(4):
+        assert await fetch(database) == [{"one": 1}]
