@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,18 +40,16 @@ from delivery.jobs import JobKind, Runtime
 from delivery.relay import Relay, RelaySettings
 from delivery.sealing import KeyEncryptionKey, KeyRing
 from delivery.settings import Settings, read_settings
+from delivery.vault import Vault
 from delivery.worker import DeliverWorker
-from signing import SigningSecret
 from subscriptions.errors import SubscriptionError
 from subscriptions.model import Endpoint
-from subscriptions.store import Store, StoredKey
+from subscriptions.store import Store
 
 log = logging.getLogger("tidings")
 
 #: A lane that was switched off is held here until every process has heard of it.
 _UNTIL_HEARD = timedelta(seconds=5)
-#: To the guard, every address that this machine holds.
-ANY_OF_OURS = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 OUTBOX_CHANNEL = "tidings_outbox"
 _WATCH_EVERY_S = 1.0
 _SWITCHES_EVERY_S = 10.0
@@ -103,7 +100,7 @@ class App:
         Raises:
             ConfigurationError: there are none, or one of them is none.
         """
-        self._parts.ring()
+        _ = self._parts.vault.ring
 
     async def work(
         self, *, relay: bool = True, worker: bool = True, started: Callable[[], None] = lambda: None
@@ -122,10 +119,8 @@ class App:
 class _Parts:
     """What an app is made of."""
 
-    def __init__(
-        self, settings: Settings, database: Database, ring: Callable[[], KeyRing], handlers: Sequence[EventHandler]
-    ) -> None:
-        self.settings, self.database, self.ring = settings, database, ring
+    def __init__(self, settings: Settings, database: Database, handlers: Sequence[EventHandler]) -> None:
+        self.settings, self.database, self.vault = settings, database, Vault(lambda: KeyRing(_keys(settings)))
         self.handlers = handlers
         self.embedded: EmbeddedPostgres | None = None
         self.switches = PostgresSwitches(database)
@@ -134,11 +129,11 @@ class _Parts:
         self.channel = HttpChannel(self.guard, resolver=self.resolver)
         self.log = PostgresEventLog(database)
         self.outbox = PostgresOutbox(database)
-        self.parcels = PostgresDeliveries(database, self._open_headers)
+        self.parcels = PostgresDeliveries(database, self.vault.open_headers)
         self.deliver = DeliverWorker(
             self.parcels,
             self.channel,
-            self._open_key,
+            self.vault.open_key,
             disable=self._disable,
             pause=self._pause,
             user_agent=f"Tidings/{version('tidings')}",
@@ -153,8 +148,8 @@ class _Parts:
         self.relay = self._new_relay()
         self.endpoints = Endpoints(
             self.unit,
-            seal=self._seal_key,
-            check_keys=self.check_ring,
+            seal=self.vault.seal_key,
+            check_keys=self.check_keys,
             gate=self._gate,
             jobs=self.runtime,
             attempt=self.deliver.attempt,
@@ -215,25 +210,15 @@ class _Parts:
                 for loop in loops:
                     loop.cancel()
 
-    async def check_ring(self) -> None:
-        """See that the keys open everything that is sealed here, before anything is sealed with them.
-
-        Raises:
-            ConfigurationError: a key is missing; its secrets could not be used beside new ones.
-        """
-        known = self.ring().key_ids
-        for key_id, number in (await self.parcels.sealed()).items():
-            if key_id not in known:
-                raise ConfigurationError(
-                    f"{number} secrets here are sealed with key {key_id}, which is missing: add it to TIDINGS_KEYS"
-                    " (or to the key file of the state folder), behind the key that seals from now on"
-                )
+    async def check_keys(self) -> None:
+        """See that the keys open everything that is sealed here."""
+        await self.vault.check(self.parcels.sealed)
 
     async def _tell_missing_keys(self) -> None:
         """A missing key holds up the deliveries that need it, and no others."""
-        self.ring()  # none at all is found before anything is claimed
+        _ = self.vault.ring  # none at all is found before anything is claimed
         try:
-            await self.check_ring()
+            await self.check_keys()
         except ConfigurationError as error:
             log.error("%s; their deliveries wait for it", error)
 
@@ -287,29 +272,8 @@ class _Parts:
             " or allow a network with TIDINGS_ALLOW"
         )
 
-    # Keys ---------------------------------------------------------------------------------------------------------
-
-    def _seal_key(self, secret: bytes, owner_id: str, endpoint_id: UUID, key_id: UUID) -> bytes:
-        return self.ring().seal(secret, purpose="signing", owner_id=owner_id, endpoint_id=endpoint_id, key_id=key_id)
-
-    def _open_key(self, key: StoredKey, endpoint: Endpoint) -> SigningSecret:
-        opened = self.ring().open(
-            key.sealed, purpose="signing", owner_id=endpoint.owner_id, endpoint_id=endpoint.id, key_id=key.id
-        )
-        return SigningSecret.parse(opened.decode("ascii"))
-
-    def _seal_headers(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        return self.ring().seal(
-            plaintext, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
-        )
-
-    def _open_headers(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        return self.ring().open(
-            sealed, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
-        )
-
     def _store_on(self, tx: Any) -> Store:
-        return PostgresStore(tx, self._seal_headers, self._open_headers)
+        return PostgresStore(tx, self.vault.seal_headers, self.vault.open_headers)
 
     # What the worker asks for ----------------------------------------------------------------------------------------
 
@@ -342,22 +306,33 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         embedded = None
         if settings.dsn is None:
             embedded = EmbeddedPostgres(settings.home)
-            dsn = await asyncio.to_thread(embedded.start)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
-            await asyncio.to_thread(migrate, dsn)
+            stack.enter_context(embedded.explained())
+            database = await embedded.reach(partial(_open_migrated, size=settings.pool_size))
         else:
-            dsn = settings.dsn
-        database = Database(dsn, size=settings.pool_size)
-        parts = _Parts(settings, database, _key_ring(settings), handlers)
+            database = Database(settings.dsn, size=settings.pool_size)
+        stack.push_async_callback(database.close)
+        parts = _Parts(settings, database, handlers)
         parts.embedded = embedded
         if embedded is None:  # that one listens on its socket alone
-            parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, dsn))
-        stack.push_async_callback(database.close)
+            parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, database.dsn))
         stack.push_async_callback(parts.channel.aclose)
         stack.push_async_callback(parts.runtime.stop)
-        await database.open()
+        if embedded is None:
+            await database.open()
         await parts.read_switches()
         yield parts.app()
+
+
+async def _open_migrated(dsn: str, *, size: int) -> Database:
+    await asyncio.to_thread(migrate, dsn)
+    database = Database(dsn, size=size)
+    try:
+        await database.open()
+    except BaseException:
+        await database.close()
+        raise
+    return database
 
 
 async def migrate_database(
@@ -373,25 +348,14 @@ async def migrate_database(
         Unavailable: the database does not answer, or others held a lock for too long.
     """
     async with AsyncExitStack() as stack:
-        dsn = settings.dsn
-        if dsn is None:
+        act = partial(migrate, check=check, grant_record=grant_record)
+        if settings.dsn is None:
             embedded = EmbeddedPostgres(settings.home)
-            dsn = await asyncio.to_thread(embedded.start)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
-        found = await asyncio.to_thread(migrate, dsn, check=check, grant_record=grant_record)
+            found = await embedded.reach(partial(asyncio.to_thread, act))
+        else:
+            found = await asyncio.to_thread(act, settings.dsn)
     return [f"{each.number:04}_{each.name}" for each in found]
-
-
-def _key_ring(settings: Settings) -> Callable[[], KeyRing]:
-    """Return what opens the key ring when it is first needed: looking at things needs no key."""
-    ring: list[KeyRing] = []
-
-    def open_ring() -> KeyRing:
-        if not ring:
-            ring.append(KeyRing(_keys(settings)))
-        return ring[0]
-
-    return open_ring
 
 
 def _keys(settings: Settings) -> list[KeyEncryptionKey]:
@@ -418,17 +382,3 @@ def _runtime_settings(settings: Settings) -> RuntimeSettings:
         poll=settings.poll,
         grace=settings.grace,
     )
-
-
-def _database_addresses(dsn: str) -> list[tuple[str, int]]:
-    """Return where the database may listen, which no endpoint may be: a local one, on any address of this machine."""
-    found: list[tuple[str, int]] = []
-    for host, port in Database.hosts(dsn):
-        if host.startswith("/"):
-            found.append((ANY_OF_OURS, port))
-            continue
-        with suppress(OSError, ValueError):
-            for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                address = ipaddress.ip_address(str(info[4][0]).partition("%")[0])
-                found.append((ANY_OF_OURS if address.is_loopback else str(address), port))
-    return found

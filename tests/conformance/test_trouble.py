@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -220,10 +221,8 @@ async def test_a_stop_does_not_wait_for_ever_for_a_handler_that_will_not_stop(en
     async def stubborn(_: Job) -> None:
         inside.set()
         while not release.is_set():
-            try:
+            with suppress(asyncio.CancelledError):
                 await release.wait()
-            except asyncio.CancelledError:
-                pass
 
     runtime = await engine.running(kind(stubborn))
     job_id = await runtime.enqueue("work", {})

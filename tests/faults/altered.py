@@ -51,7 +51,8 @@ def main() -> None:
     from tests.journeys.worker import work
 
     if DEADLINE_S:
-        database.QUICK_DEADLINE_S = database.DEADLINE_S = outbox.DEADLINE_S = DEADLINE_S
+        database.DEADLINE_S = outbox.DEADLINE_S = DEADLINE_S
+        database.Database.__init__.__kwdefaults__["quick_deadline_s"] = DEADLINE_S
 
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in OURS and getattr(module, "datetime", None) is dates.datetime:

@@ -54,7 +54,7 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def filled(code: str, **places: object) -> str:
-    """Put what a reader would put for `secret`, `endpoint`, `delivery` and `dsn`, and free ports for those of the page."""
+    """Put what a reader would put for the placeholders, and free ports for those of the page."""
     for place, value in places.items():
         assert PLACEHOLDERS[place] in code, f"{PLACEHOLDERS[place]} is not in {code!r}"
         code = code.replace(PLACEHOLDERS[place], str(value))

@@ -16,7 +16,7 @@ class Look:
     now: Seen
     before: Seen
     told: State
-    put_back: set[int]  #: jobs that a person put back in this step
+    put_back: set[int]  #: jobs that a person put back in between
 
 
 def in_one_place(look: Look) -> None:
@@ -71,7 +71,7 @@ def cancelling_is_kept(look: Look) -> None:
     for job in look.now.rows:
         assert job.cancelled_by is None or job.state == "running", f"job {job.id} waits, though it was cancelled"
     for job in look.before.rows:
-        if job.cancelled_by is not None:
+        if job.cancelled_by is not None and job.id not in look.put_back:
             after = now[job.id]
             assert after.is_final or after.cancelled_by == job.cancelled_by, f"the cancelling of job {job.id} is gone"
 

@@ -19,10 +19,13 @@ from .state import Claim, Job
 
 #: What may be done to one job, by people, by time, and by the worker that claimed it last.
 ON_JOBS = (
-    *("claim", "claim", "claim", "lapse", "lapse", "renew", "expire", "answer late"),
-    *("cancel by ann", "cancel by bob", "retry", "replay"),
+    *("claim", "lapse", "renew", "expire", "cancel by ann", "cancel by bob", "retry", "replay", "answer late"),
     *OUTCOMES,
 )
+#: What is likely to be done to a job that waits, runs or has ended; anything may be done at any time.
+TO_WAITING = (*ON_JOBS, *["claim"] * 20)
+TO_RUNNING = (*ON_JOBS, *ON_JOBS, *("lapse", "lapse", "lapse", "cancel by ann", "cancel by bob", "failed", "released"))
+TO_ENDED = (*ON_JOBS, *["retry"] * 20, *["replay"] * 5)
 #: What may be done besides.
 BESIDES = (
     *("enqueue", "enqueue", "stall", "go on", "commit", "commit", "commit", "commit", "cut"),
@@ -39,6 +42,7 @@ class Protocol(RuleBasedStateMachine):
     def __init__(self, store: Store, shards: tuple[int, int], lanes: tuple[int, int]) -> None:
         super().__init__()
         self.table = Jobs(store, shards, lanes)
+        self.steps = 0
 
     @initialize(first=worker, second=worker, one=key, other=key)
     def begin(self, first: int, second: int, one: tuple[str, int] | None, other: tuple[str, int] | None) -> None:
@@ -59,45 +63,45 @@ class Protocol(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 2**32))
     def flurry(self, seed: int) -> None:
         """Many steps at once, most of them on one job: hypothesis alone comes to long stories too seldom."""
-        dice = Random(seed)
+        dice = self.dice(seed)
         nth = dice.randrange(6)
-        for _ in range(8):
-            hold, job = dice.random() < 0.3, self.choose(nth)
+        for _ in range(12):
+            self.make_room(dice)
+            hold, job = dice.random() < 0.2, self.choose(nth)
             if job is None or dice.random() < 0.3:
-                act = dice.choice(BESIDES)
-                self.besides(act, dice.randrange(6), dice.choice(KEYS), dice.randint(1, 3), hold=hold)
+                self.besides(dice.choice(BESIDES), dice.randrange(6), dice.choice(KEYS), dice.randint(1, 3), hold=hold)
             else:
-                self.act(act := dice.choice(ON_JOBS), job, hold=hold)
-            note(f"  {act} {job.id if job else ''} {'hold' if hold else ''}")
+                self.act(self.likely(job, dice), job, hold=hold)
             self.holds()
 
-    @rule(nth=nth, before=st.sampled_from(ON_JOBS), one=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
-    def meet(self, nth: int, before: str, one: str, seed: int) -> None:
+    @rule(nth=nth, before=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
+    def meet(self, nth: int, before: str, seed: int) -> None:
         """Let one act on a job while another's transaction, which has changed it, is not committed yet."""
-        job, store, dice = self.choose(nth), self.table.store, Random(seed)
+        job, store, dice = self.choose(nth), self.table.store, self.dice(seed)
+        self.make_room(dice, most=0)
         if job is None or store.holder(("job", job.id)) or sum(line.idle for line in store.lines) < 2:
             return
         self.act(before, job, hold=False)
         self.holds()
-        self.act(one, self.job(job), hold=True)
+        self.act(self.likely(job, dice), self.job(job), hold=True)
         line = store.holder(("job", job.id))
-        self.act(other := dice.choice(ON_JOBS), self.job(job), hold=False)
-        note(f"  {other}")
+        self.act(self.likely(job, dice), self.job(job), hold=False)
         if line is not None:
             store.end(line, commit=dice.random() < 0.8)
 
     @rule(nth=nth, before=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
     def overtake(self, nth: int, before: str, seed: int) -> None:
         """Let things happen to a job between the snapshot of a claim and its rows."""
-        job, dice = self.choose(nth), Random(seed)
+        job, dice = self.choose(nth), self.dice(seed)
         if job is None:
             return
+        self.make_room(dice, most=0)
         self.act(before, job, hold=False)
         self.holds()
         self.table.claim_and_stall(self.table.owner(job), hold=False)
         for _ in range(dice.randint(1, 3)):
-            self.act(act := dice.choice(ON_JOBS), self.job(job), hold=False)
-            note(f"  {act}")
+            self.act(self.likely(job, dice), self.job(job), hold=False)
+            self.holds()
         self.table.go_on()
 
     @rule(act=st.sampled_from(BESIDES), nth=nth, key=key, worker=worker, hold=st.booleans())
@@ -118,6 +122,24 @@ class Protocol(RuleBasedStateMachine):
                 table.keep(worker, nth % 2, gives_back=act == "give back", hold=hold)
             case _:
                 table.age(nth % 2, "waning" if act == "wane" else "lapsed")
+
+    def likely(self, job: Job, dice: Random) -> str:
+        """Choose what to do to a job."""
+        job = self.job(job)
+        act = dice.choice(TO_ENDED if job.is_final else TO_RUNNING if job.state == "running" else TO_WAITING)
+        note(f"  {act} {job.id}")
+        return act
+
+    def dice(self, seed: int) -> Random:
+        """Return dice that fall otherwise at each step of one game."""
+        self.steps += 1
+        return Random(f"{seed} {self.steps}")
+
+    def make_room(self, dice: Random, most: int = 1) -> None:
+        """End transactions, so that no more than so many are open, and others have something to do."""
+        while (held := sum(line.outcome is not None for line in self.table.store.lines)) > most:
+            self.table.end(dice.randrange(held), commit=dice.random() < 0.8)
+            self.holds()
 
     def choose(self, nth: int) -> Job | None:
         """Choose a job by number, whatever the number."""

@@ -19,8 +19,7 @@ from .owners import QUEUES
 Places = tuple[tuple[int, int], tuple[int, int]]
 
 PLAY = settings(
-    max_examples=100,
-    stateful_step_count=10,
+    stateful_step_count=6,
     deadline=None,
     derandomize=True,
     database=None,
@@ -126,17 +125,18 @@ def places(connection: psycopg.Connection) -> Places:
     return (shards[0][0], shards[1][0]), (ids[0][0], ids[1][0])
 
 
-def play(dsn: str, places: Places, fault: Fault) -> None:
+def play(dsn: str, places: Places, fault: Fault, games: int) -> None:
+    how = settings(PLAY, max_examples=games)
     with Store(dsn, fault) as store:
-        run_state_machine_as_test(lambda: Protocol(store, *places), settings=PLAY)
+        run_state_machine_as_test(lambda: Protocol(store, *places), settings=how)
 
 
 def test_the_protocol_keeps_its_invariants(dsn: str, places: Places):
-    play(dsn, places, {})
+    play(dsn, places, {}, games=int(__import__("os").environ.get("N", 200)))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_seeded_fault_is_found(dsn: str, places: Places, fault: str):
     name, there, instead = FAULTS[fault]
     with pytest.raises((AssertionError, psycopg.Error)):
-        play(dsn, places, {name: (there, instead)})
+        play(dsn, places, {name: (there, instead)}, games=100)

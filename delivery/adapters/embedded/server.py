@@ -1,17 +1,19 @@
 """A private PostgreSQL for the processes that share a state folder: one owns it, the others attach."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from delivery.adapters.embedded.account import OTHERWISE, Account
 from delivery.adapters.embedded.home import Home
-from delivery.adapters.embedded.programs import Programs, last_line
+from delivery.adapters.embedded.programs import Programs, reason
 from delivery.adapters.embedded.running import POLL_SECONDS, Running
 from delivery.errors import ConfigurationError, Unavailable
 
@@ -21,6 +23,17 @@ PATIENCE_SECONDS = 60.0
 #: Seconds that processes of a dead server may take to leave by themselves.
 ORPHANS_SECONDS = 2.0
 
+#: Seconds that an owner who stops waits for those who attached. Commands are done by then; what runs on takes over.
+USERS_SECONDS = 5.0
+
+#: Seconds in which the first work on a server is tried again when the server goes away under it.
+FIRST_WORK_SECONDS = 20.0
+
+#: What is said of a database that somebody gave, and is no help with ours.
+GIVEN_ADVICE = "; check --dsn"
+
+T = TypeVar("T")
+
 #: The process between owner and server, run as a script.
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -29,9 +42,10 @@ class EmbeddedPostgres:
     """A PostgreSQL 18 whose state lies in `home`, reached over a socket that only its owner can open.
 
     The first to `start` owns the server, and the server ends with its owner, even by kill -9. Whoever comes
-    while it runs attaches, and takes over by `ensure` when the owner is gone. Started by root, the server
-    runs as whoever owns the data folder or `home`, else as `nobody`. The methods block, may be called from
-    any thread, and wait for each other.
+    while it runs attaches, and takes over by `ensure` when the owner is gone. An owner that stops first waits, for
+    5 s at most, until those who attached have stopped too, and who wants to start waits for its end. Started by
+    root, the server runs as whoever owns the data folder or `home`, else as `nobody`. The methods block, may be
+    called from any thread, and wait for each other.
 
     Not promised: that settings of one who attaches apply; that the server ends while a process forked from
     the owner, without exec, lives on; anything on a network file system.
@@ -53,6 +67,8 @@ class EmbeddedPostgres:
         self._turn = threading.RLock()
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._started = False
+        self._place: int | None = None  # among the users
+        self._log_start = 0  # where in the log the words of our server begin
 
     @property
     def owns(self) -> bool:
@@ -73,9 +89,50 @@ class EmbeddedPostgres:
             deadline = time.monotonic() + PATIENCE_SECONDS
             account = self._home.open()
             with self._running.starting(deadline):
-                dsn = self._bring_up(account, Programs(self._home, account), deadline)
-            self._started = True
+                if self._place is None:
+                    self._place = self._running.join(deadline)
+                try:
+                    dsn = self._bring_up(account, Programs(self._home, account), deadline)
+                    self._started = True
+                finally:
+                    if not self._started:
+                        self._leave()
             return dsn
+
+    async def reach(self, work: Callable[[str], Awaitable[T]]) -> T:
+        """Start, and do the first work on the DSN; all over again, for 20 s, while the server goes away under it.
+
+        That way one who attached just before the owner was killed gets a server of its own.
+
+        Raises:
+            ConfigurationError: as `start`.
+            Unavailable: as `start`; or the work did not get through, however often it was begun.
+        """
+        deadline = time.monotonic() + FIRST_WORK_SECONDS
+        while True:
+            dsn = await asyncio.to_thread(self.start)
+            with self.explained():
+                try:
+                    return await work(dsn)
+                except Unavailable:
+                    if time.monotonic() > deadline:
+                        raise
+            await asyncio.sleep(POLL_SECONDS)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Say of a database that does not answer what to do when it is this one.
+
+        Raises:
+            Unavailable: it was raised inside.
+        """
+        try:
+            yield
+        except Unavailable as error:
+            trouble, advice, _ = str(error).partition(GIVEN_ADVICE)
+            if not advice:
+                raise
+            raise Unavailable(f"{trouble}; try again, and see {self._home.log}") from error
 
     def ensure(self) -> bool:
         """Bring the server back if it is gone, taking it over when its owner went; True when it was gone.
@@ -95,21 +152,34 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Shut the server down fast and wait for its end; only lets go of it when another owns it.
 
+        Others who use it get 5 s to stop; then they are cut off, and may take over by `ensure`.
+
         Raises:
             Unavailable: it was still at it after 60 s.
         """
         with self._turn:
             self._started = False
+            self._leave()
             if self._supervisor is None:
                 return
-            _let_go(self._supervisor)
-            try:
-                self._supervisor.wait(PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                raise Unavailable(
-                    f"PostgreSQL in {self._home.path} is still shutting down: wait for it, and see {self._home.log}"
-                ) from None
-            self._supervisor = None
+            if self._supervisor.poll() is None:
+                with self._running.leaving(time.monotonic() + USERS_SECONDS):
+                    self._shut_down(self._supervisor)
+            self._bury(self._supervisor)
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            os.close(self._place)
+            self._place = None
+
+    def _shut_down(self, supervisor: subprocess.Popen[bytes]) -> None:
+        _let_go(supervisor)
+        try:
+            supervisor.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Unavailable(
+                f"PostgreSQL in {self._home.path} is still shutting down: wait for it, and see {self._home.log}"
+            ) from None
 
     def _lives(self) -> bool:
         if self._supervisor is not None:
@@ -154,6 +224,7 @@ class EmbeddedPostgres:
             become = [account.uid, account.gid] if account.switch else [-1, -1]
             leftover = "" if sockets == self._home.data else sockets
             log = self._home.open_log()
+            self._log_start = os.fstat(log).st_size
             try:
                 self._supervisor = subprocess.Popen(  # noqa: S603 - our own script, no shell
                     [sys.executable, "-I", "-S", SUPERVISOR, *map(str, become), leftover, *command],
@@ -174,8 +245,7 @@ class EmbeddedPostgres:
         self._supervisor = None
 
     def _last_words(self) -> str:
-        lines = self._home.log.read_text(errors="replace")[-4096:].splitlines()
-        return last_line("\n".join(line for line in lines if "FATAL:" in line))
+        return reason(self._home.log.read_bytes()[self._log_start :].decode(errors="replace"))
 
     @contextmanager
     def _system_errors(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import re
 import socket
@@ -32,8 +33,13 @@ SESSION = "-c jit=off -c timezone=UTC -c default_transaction_isolation=read\\ co
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 #: How long one statement may take before its connection is given up, in seconds: `quick` ones, and others.
 QUICK_DEADLINE_S, DEADLINE_S = 25.0, 120.0
+#: What a client that went without a word had locked is free again after this; a connection string's options win.
+_UNHEARD_OF = "-c idle_in_transaction_session_timeout=60s"
 #: How long a connection that nobody uses may take to show that it lives, in seconds.
 _CHECK_DEADLINE_S = 2.0
+
+#: Stands for every address that this machine holds.
+ANY_OF_OURS = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
 Conn = AsyncConnection[DictRow]
 
@@ -105,6 +111,20 @@ class Database:
             (name if name and not name.startswith("@") else "/", int(ports[min(position, len(ports) - 1)] or 5432))
             for position, name in enumerate(names)
         ]
+
+    @classmethod
+    def doors(cls, dsn: str) -> list[tuple[str, int]]:
+        """Return addresses and ports where the server may listen: a local one, on any address of this machine."""
+        found: list[tuple[str, int]] = []
+        for host, port in cls.hosts(dsn):
+            if host.startswith("/"):
+                found.append((ANY_OF_OURS, port))
+                continue
+            with suppress(OSError, ValueError):
+                for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                    address = ipaddress.ip_address(str(info[4][0]).partition("%")[0])
+                    found.append((ANY_OF_OURS if address.is_loopback else str(address), port))
+        return found
 
     async def open(self) -> None:
         """Open the pools.
@@ -180,7 +200,7 @@ def _sever(connection: Conn) -> None:
 
 def _pool(dsn: str, size: int, options: str) -> _Pool:
     merged = _parts(dsn)
-    merged = {**_KEEPALIVE, **merged, "options": f"{merged.get('options') or ''} {options}".strip()}
+    merged = {**_KEEPALIVE, **merged, "options": f"{_UNHEARD_OF} {merged.get('options') or ''} {options}"}
     return _Pool(
         psycopg.conninfo.make_conninfo("", **merged),
         min_size=1,
@@ -203,7 +223,8 @@ def _parts(dsn: str) -> dict[str, Any]:
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
         parts = {"host": "no@host"}
-    names = f"{parts.get('host') or ''}/{parts.get('dbname') or ''}"
+    hosts = ",".join(host for host in str(parts.get("host") or "").split(",") if not host.startswith("/"))
+    names = f"{hosts}/{parts.get('dbname') or ''}"
     if "@" in names.lstrip("@") or not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
         raise ConfigurationError(
             "--dsn / TIDINGS_DATABASE_URL is no connection string: write postgresql://user:password@host:port/database"

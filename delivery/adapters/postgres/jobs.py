@@ -53,7 +53,6 @@ class Lanes:
             parameters = {
                 "keys": missing,
                 "owners": [wanted[key][0] for key in missing],
-                "kinds": [kind.name for kind in kinds],
                 "limits": [kind.limit for kind in kinds],
                 "cautious": [kind.cautious for kind in kinds],
                 "queues": queues,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delivery.adapters.postgres.settler import BATCH, Result, Settler
+from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler
 from delivery.attempts import Report
 from delivery.errors import InvalidInput, Unavailable
 
@@ -141,3 +141,45 @@ async def test_a_memo_is_written_as_json_and_an_empty_one_as_none() -> None:
         settler.add(result(2, memo={}))
         settler.add(result(3))
     assert database.writes[0]["memos"] == ['{"a": [1]}', None, None]
+
+
+class Mute:
+    """Has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [(5, "5"), (["a"], "['a']"), (Mute(), UNKEPT), (b"\x00", "b'\\x00'"), (False, "False")]
+)
+async def test_texts_that_are_none_cost_no_result(text: Any, kept: str) -> None:
+    database = Answers()
+    async with settling(database) as settler:
+        settler.add(result(1, reason=text, outcome=text, report=Report(code=text, rule=text, detail=text)))
+        settler.add(result(2))
+    [write] = database.writes
+    assert [write[column][0] for column in ("reasons", "outcomes", "codes", "rules", "details")] == [kept] * 5
+    assert write["ids"] == [1, 2]
+
+
+@pytest.mark.parametrize("memo", [{"at": object()}, {"n": float("nan")}, [object()]])
+async def test_a_memo_that_is_no_json_costs_no_result(memo: Any) -> None:
+    database = Answers()
+    async with settling(database) as settler:
+        settler.add(result(1, memo=memo))
+        settler.add(result(2, memo={"n": 1}))
+    [write] = database.writes
+    assert write["memos"] == [None, '{"n": 1}']
+
+
+@pytest.mark.parametrize("error", [TypeError(), ValueError(), AttributeError()])
+async def test_a_result_that_the_driver_cannot_take_costs_no_other(error: Exception) -> None:
+    def trouble(parameters: dict[str, Any]) -> Exception | None:
+        return error if "five" in parameters["statuses"] else None
+
+    database = Answers(trouble)
+    async with settling(database) as settler:
+        settler.add(result(1, report=Report(status="five")))  # type: ignore[arg-type]
+        settler.add(result(2))
+    assert sorted(job_id for write in database.writes for job_id in write["ids"]) == [1, 2]
