@@ -315,7 +315,7 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         parts = _Parts(settings, database, handlers)
         parts.embedded = embedded
         if embedded is None:  # that one listens on its socket alone
-            parts.guard.replace(denied=await asyncio.to_thread(_database_addresses, database.dsn))
+            parts.guard.replace(denied=await asyncio.to_thread(Database.doors, database.dsn))
         stack.push_async_callback(parts.channel.aclose)
         stack.push_async_callback(parts.runtime.stop)
         if embedded is None:
