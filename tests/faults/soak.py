@@ -105,7 +105,7 @@ def maybe_small_disk() -> Iterator[Cluster | None]:
 
 async def soak(minutes: float, only: str) -> list[Line]:
     """Play them all, or those with `only` in their name."""
-    size = Size(deliveries=DELIVERIES, kills=KILLS, seconds=minutes * 60 / NUMBER * 0.8, rate=100.0)
+    size = Size(deliveries=DELIVERIES, kills=KILLS, seconds=minutes * 60 / NUMBER * 0.8, rate=60.0)
     lines: list[Line] = []
 
     async def add(scenario: Callable[[str, Path, str, Size], Awaitable[Outcome]], dsn: str) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -175,8 +175,16 @@ class Stage:
         """Wait until so many were committed."""
         await eventually(lambda: self._committed() >= events, PATIENCE_S)
 
+    async def all_live(self) -> None:
+        """See that no process of the platform ended by itself."""
+        for name in self._roles:
+            with suppress(TimeoutError):
+                code = await self.processes[name].ended(0.05)
+                raise AssertionError(f"{name} ended with {code}: {(self.home / f'{name}.log').read_text()[-2000:]}")
+
     async def verdict(self) -> Verdict:
         """Give the platform its time to end everything, then judge."""
+        await self.all_live()
         reader = Reader(self.dsn, "webhook.deliver")
 
         async def nothing_left() -> bool:
@@ -186,6 +194,7 @@ class Stage:
             await eventually(nothing_left, PATIENCE_S)
         except AssertionError:
             self.notes.append("something never ended")  # the checker says what
+        await self.all_live()
         return judge(await read_deliveries(self.dsn, self.home, self.places, self.lease_s))
 
     def accepted_at(self) -> list[float]:

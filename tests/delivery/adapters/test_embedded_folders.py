@@ -1,6 +1,7 @@
 """Unusual state folders of the private PostgreSQL, and what it says when one makes it fail."""
 
 import os
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from delivery.adapters.embedded import EmbeddedPostgres
-from delivery.adapters.postgres.database import Database, migrate
+from delivery.adapters.postgres.database import migrate
 from delivery.errors import ConfigurationError
 from tests.delivery.adapters.test_embedded import Starter, as_root, folder, guest, query
 
@@ -45,7 +46,6 @@ def test_any_name_of_a_folder_will_do(name: bytes, root: Path) -> None:
     try:
         dsn = server.start()
         assert not server.ensure()
-        assert Database.hosts(dsn) == []
         assert migrate(dsn, check=True)
         server.stop()
         assert server.start() == dsn
@@ -56,7 +56,7 @@ def test_any_name_of_a_folder_will_do(name: bytes, root: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a\nb", "a\rb"])
 def test_a_line_break_in_the_name_is_refused_at_once(name: str, root: Path) -> None:
-    with pytest.raises(ConfigurationError, match="line break.*TIDINGS_HOME") as caught:
+    with pytest.raises(ConfigurationError, match=r"line break.*TIDINGS_HOME") as caught:
         EmbeddedPostgres(root / name).start()
     assert len(str(caught.value).splitlines()) == 1
     assert not list(root.iterdir())
@@ -83,7 +83,7 @@ def test_an_initdb_that_fails_says_why(home: Path) -> None:
 
     refusal = Starter(home, preexec_fn=keep_files_small).refusal()
     assert "initdb failed" in refusal
-    assert "File size limit exceeded" in refusal
+    assert re.search("File too large|File size limit exceeded", refusal)
 
 
 def test_a_server_that_does_not_start_says_why(home: Path) -> None:
