@@ -14,6 +14,8 @@ Each message is one line and ends with what to do next. None carries a key, a he
 
 from __future__ import annotations
 
+from uuid import UUID
+
 
 class SubscriptionError(Exception):
     """Any error of `subscriptions`."""
@@ -45,3 +47,8 @@ class NotFound(SubscriptionError, LookupError):
 
 class Conflict(SubscriptionError):
     """The request contradicts what already stands."""
+
+
+def no_endpoint(owner_id: str, endpoint_id: UUID) -> str:
+    """Say that the owner has no such endpoint: in the same words whoever looked for it, and whosever it is."""
+    return f"owner {owner_id!r} has no endpoint {endpoint_id}: `tidings endpoints list` shows those it has"

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from signing.keys import SigningSecret
-from subscriptions.errors import Conflict, InvalidEndpoint, InvalidSubscription, InvalidType, NotFound
+from subscriptions.errors import Conflict, InvalidEndpoint, InvalidSubscription, InvalidType, NotFound, no_endpoint
 from subscriptions.headers import check_headers
 from subscriptions.match import check_declarable, check_wanted, parse_patterns
 from subscriptions.model import (
@@ -187,9 +187,7 @@ class EndpointRegistry:
         leisure; zero cuts a leaked key off at once. Each call makes a key; with `MAX_KEYS` it is a Conflict.
         """
         if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidEndpoint(
-                f"an overlap of {_written(overlap)} is not allowed: give 0 to {_written(MAX_OVERLAP)}"
-            )
+            raise InvalidEndpoint(f"an overlap of {_written(overlap)} is not allowed: give 0 to {MAX_OVERLAP.days}d")
         endpoint = await self._standing(owner_id, endpoint_id, by)
         now = self._now()
         old = await self._store.keys(endpoint.id, now)
@@ -370,11 +368,6 @@ class SubscriptionRegistry:
         raise Conflict(f"the name {name!r} is taken by another subscription: choose another, or remove that one")
 
 
-def no_endpoint(owner_id: str, endpoint_id: UUID) -> str:
-    """Say that the owner has no such endpoint: in the same words whoever looked for it, and whosever it is."""
-    return f"owner {owner_id[:MAX_NAME]!r} has no endpoint {endpoint_id}: `tidings endpoints list` shows those it has"
-
-
 _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII characters without spaces"
 
 
@@ -384,18 +377,16 @@ def _check_line(what: str, text: str, longest: int, error: type[Exception]) -> N
 
 
 def _written(length: timedelta) -> str:
-    """Write a duration as a person would: 7d, 24h, 60s."""
-    for unit, letter in ((timedelta(days=1), "d"), (timedelta(hours=1), "h")):
-        if length and not length % unit:
-            return f"{length // unit}{letter}"
-    return f"{length.total_seconds():g}s"
+    """Write a duration as a person would: 8d, 60s."""
+    days, rest = divmod(length, timedelta(days=1))
+    return f"{length.total_seconds():g}s" if rest or not days else f"{days}d"
 
 
 async def _locked(store: Store, owner_id: str, endpoint_id: UUID) -> Endpoint:
     # What cannot be an owner's id owns nothing; the store need not cope with it.
     endpoint = await store.lock_endpoint(owner_id, endpoint_id) if _OWNER.fullmatch(owner_id) else None
     if endpoint is None:
-        raise NotFound(no_endpoint(owner_id, endpoint_id))
+        raise NotFound(no_endpoint(owner_id[:MAX_NAME], endpoint_id))
     return endpoint
 
 

@@ -14,8 +14,8 @@ from delivery.errors import Conflict, NotFound
 from delivery.events import Event, EventLog
 from delivery.jobs import Inspector, JobId, JobRow
 from delivery.replay import DeliveryFilter
+from subscriptions.errors import no_endpoint
 from subscriptions.model import Endpoint, EndpointState
-from subscriptions.registry import no_endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from delivery.ids import new_id
 from delivery.jobs import Inspector, JobFilter
 from delivery.sealing import SealError
 from signing import SigningSecret
+from subscriptions.errors import no_endpoint
 from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure, UnopenedHeaders
-from subscriptions.registry import OVERLAP, EndpointRegistry, Seal, no_endpoint
+from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
 from subscriptions.store import Store, StoredKey
 
 #: Opens a transaction and hands out the store on it; commits on leaving.

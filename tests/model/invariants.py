@@ -54,7 +54,7 @@ def running_under_one_lease(look: Look) -> None:
     """A job runs under the one lease of its newest claim, and under none when it does not run."""
     for job in look.now.rows:
         assert (job.state == "running") == (job.token is not None)
-        assert job.token == look.told.jobs[job.id].token, f"{job} runs under a claim that does not stand: {look.told.jobs[job.id]}"
+        assert job.token == look.told.jobs[job.id].token, f"job {job.id} runs under a claim that does not stand"
 
 
 def final_stays(look: Look) -> None:

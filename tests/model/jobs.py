@@ -130,6 +130,7 @@ class Jobs(Owners):
 
     def lapse(self, job: Job) -> None:
         """The worker that runs a job is silent for longer than its lease."""
+        job = self.told.jobs[job.id]
         if job.token is not None and self.store.holder(("job", job.id)) is None:
             self.store.aside.execute(LAPSE_JOB, [job.id])
             self.told.jobs[job.id] = job.silent()

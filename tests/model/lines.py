@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import psycopg
@@ -167,10 +167,9 @@ class Store:
 
     def _ended(self, line: Line, rows: Rows, *, waited: bool = False) -> None:
         assert line.call is not None
-        outcome = line.call.judge(rows)
-        if waited:  # then PostgreSQL has locked the row, also where it no longer is what the statement asks for
-            outcome = replace(outcome, locks=outcome.locks | {line.call.touches})
-        line.outcome = outcome
+        line.outcome = line.call.judge(rows)
+        if waited and not line.outcome.locks:
+            line.holds = False  # it may have locked the row that it did not change: PostgreSQL alone knows
         if not line.holds:
             self.end(line, commit=True)
 

@@ -77,8 +77,9 @@ class Protocol(RuleBasedStateMachine):
     @rule(nth=nth, before=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
     def meet(self, nth: int, before: str, seed: int) -> None:
         """Let one act on a job while another's transaction, which has changed it, is not committed yet."""
-        job, store, dice = self.choose(nth), self.table.store, self.dice(seed)
+        store, dice = self.table.store, self.dice(seed)
         self.make_room(dice, most=0)
+        job = self.choose(nth)
         if job is None or store.holder(("job", job.id)) or sum(line.idle for line in store.lines) < 2:
             return
         self.act(before, job, hold=False)
@@ -92,10 +93,11 @@ class Protocol(RuleBasedStateMachine):
     @rule(nth=nth, before=st.sampled_from(ON_JOBS), seed=st.integers(0, 2**32))
     def overtake(self, nth: int, before: str, seed: int) -> None:
         """Let things happen to a job between the snapshot of a claim and its rows."""
-        job, dice = self.choose(nth), self.dice(seed)
+        dice = self.dice(seed)
+        self.make_room(dice, most=0)
+        job = self.choose(nth)
         if job is None:
             return
-        self.make_room(dice, most=0)
         self.act(before, job, hold=False)
         self.holds()
         self.table.claim_and_stall(self.table.owner(job), hold=False)

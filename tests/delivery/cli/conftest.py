@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,13 @@ def cli(dsn: str, tmp_path: Path) -> Cli:
     return cli_on(dsn, tmp_path)
 
 
+@pytest.fixture
+def declared(cli: Cli) -> Cli:
+    """The same, with a type that may leave."""
+    cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
+    return cli
+
+
 @pytest.fixture(scope="module")
 def standing(server: str, template: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """The command line on a migrated database that the tests of a module share, and none may change."""
@@ -209,6 +217,11 @@ def fingerprint(dsn: str) -> dict[str, str]:
         ).fetchall()
         query = sql.SQL("SELECT md5(coalesce(string_agg(t::text, ',' ORDER BY t::text), '')) FROM tidings.{} AS t")
         return {name: connection.execute(query.format(sql.Identifier(name))).fetchone()[0] for (name,) in tables}
+
+
+def lines(text: str) -> dict[str, str]:
+    """Read names and values as they are printed for people."""
+    return dict(re.split(r"  +", line, maxsplit=1) for line in text.splitlines() if re.match(r"\S+  +\S", line))
 
 
 def the_line(result: Result) -> str:
