@@ -20,9 +20,25 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
 
 from __future__ import annotations
 
+import os
+import sys
+
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line and exit."""
-    from delivery.cli.root import tidings
+    try:
+        _open_streams()
+        from delivery.cli.root import tidings
 
-    tidings.main(prog_name="tidings")
+        tidings.main(prog_name="tidings")
+    except KeyboardInterrupt:  # before the command had anything to stop in order
+        os._exit(_INTERRUPTED)
+
+
+def _open_streams() -> None:
+    """Stand in for standard streams that the caller closed: a command does what it was asked for without them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for as long as we live

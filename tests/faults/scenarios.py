@@ -78,6 +78,7 @@ async def everything_is_killed(dsn: str, home: Path, seed: str, size: Size) -> O
         await staff(stage)
         async for _ in stage.moments():
             await stage.kill("relay", *WORKERS, "producer")
+            await stage.something_is_accepted()
         return await outcome(stage)
 
 

@@ -197,6 +197,11 @@ class Stage:
         await self.all_live()
         return judge(await read_deliveries(self.dsn, self.home, self.places, self.lease_s))
 
+    async def something_is_accepted(self) -> None:
+        """Wait until the next delivery is accepted: the platform works."""
+        before = len(self.accepted_at())
+        await eventually(lambda: len(self.accepted_at()) > before, PATIENCE_S)
+
     def accepted_at(self) -> list[float]:
         """Read when deliveries were accepted."""
         return sorted(line["at"] for line in ledger.read(self.home / "received") if line.get("accepted"))

