@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 if TYPE_CHECKING:
     from delivery.app import App
 
-#: How the platform itself uses a connection, which is nobody else's matter.
+#: How the platform itself uses a connection, which is nobody else's matter, and what an older libpq cannot read.
 _OURS = {
     "connect_timeout",
     "fallback_application_name",
@@ -18,6 +18,7 @@ _OURS = {
     "options",
     "passfile",
     "password",
+    "sslcertmode",
     "sslpassword",
     "tcp_user_timeout",
 }

@@ -135,7 +135,7 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
         proxying(dsn) as proxy,
         on_stage(dsn, home, seed, size, through=proxy.dsn(dsn, options=options)) as stage,
     ):
-        await staff(stage, module="tests.faults.altered", DEADLINE_S="3")
+        await staff(stage, module="tests.faults.altered", DEADLINE_S="2")
         async for n in stage.moments():
             if n % 3 == 0:
                 stage.fault("reset", connections=proxy.reset())
@@ -146,6 +146,7 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
                 proxy.delay_s = 0.2
                 await asyncio.sleep(2.0)
                 proxy.delay_s = 0.0
+            await stage.something_is_accepted()
         return await outcome(stage)
 
 
@@ -188,6 +189,7 @@ async def the_server_refuses_writes(cluster: Cluster, home: Path, seed: str, siz
                 cluster.read_only(True)
                 await asyncio.sleep(stage.rng.uniform(0.2, 0.8) * stage.lease_s)
                 cluster.read_only(False)
+                await stage.something_is_accepted()
         finally:
             cluster.read_only(False)
         return await outcome(stage)
