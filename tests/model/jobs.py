@@ -234,9 +234,13 @@ class Jobs(Owners):
             self.store.open_gate()
             self.store.go_on(line)
 
-    def owner(self, job: Job) -> int:
-        """Return the worker whose turn the job is."""
-        return self.told.shards[self.shards[self.lanes.index(job.slot >> 3)]].owner
+    def queue(self, job: Job) -> int:
+        """Return the number of the queue that a job is in."""
+        return self.lanes.index(job.slot >> 3)
+
+    def owner(self, queue: int) -> int:
+        """Return the worker whose turn a queue is, or was last."""
+        return self.told.shards[self.shards[queue]].owner
 
     def newest(self, job: Job, *, behind: int = 0) -> Claim | None:
         """Return the last claim on a job that its worker heard of, or one so many before it."""

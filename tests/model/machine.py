@@ -22,14 +22,15 @@ ON_JOBS = (
     *("claim", "lapse", "renew", "expire", "cancel by ann", "cancel by bob", "retry", "replay", "answer late"),
     *OUTCOMES,
 )
-#: What is likely to be done to a job that waits, runs or has ended; anything may be done at any time.
+#: What is likely to be done to a job that waits, runs, is left by its worker, or has ended; anything may be done.
 TO_WAITING = (*ON_JOBS, *["claim"] * 20)
-TO_RUNNING = (*ON_JOBS, *ON_JOBS, *("lapse", "lapse", "lapse", "cancel by ann", "cancel by bob", "failed", "released"))
+TO_RUNNING = (*ON_JOBS, *ON_JOBS, *["lapse"] * 6, *["cancel by ann", "cancel by bob", "failed", "released"] * 2)
+TO_LEFT = (*ON_JOBS, *["claim", "renew", "expire", "cancel by ann", "cancel by bob"] * 4)
 TO_ENDED = (*ON_JOBS, *["retry"] * 20, *["replay"] * 5)
 #: What may be done besides.
 BESIDES = (
     *("enqueue", "enqueue", "stall", "go on", "commit", "commit", "commit", "commit", "cut"),
-    *("grab", "grab", "keep", "give back", "wane", "age"),
+    *("grab", "grab", "keep", "keep", "give back", "wane", "age", "age"),
 )
 KEYS = (None, ("key", 1), ("identity", 1), ("identity", 2))
 
@@ -65,7 +66,7 @@ class Protocol(RuleBasedStateMachine):
         """Many steps at once, most of them on one job: hypothesis alone comes to long stories too seldom."""
         dice = self.dice(seed)
         nth = dice.randrange(6)
-        for _ in range(12):
+        for _ in range(20):
             self.make_room(dice)
             hold, job = dice.random() < 0.2, self.choose(nth)
             if job is None or dice.random() < 0.3:
@@ -100,7 +101,7 @@ class Protocol(RuleBasedStateMachine):
             return
         self.act(before, job, hold=False)
         self.holds()
-        self.table.claim_and_stall(self.table.owner(job), hold=False)
+        self.table.claim_and_stall(self.table.owner(self.table.queue(job)), hold=False)
         for _ in range(dice.randint(1, 3)):
             self.act(self.likely(job, dice), self.job(job), hold=False)
             self.holds()
@@ -121,14 +122,17 @@ class Protocol(RuleBasedStateMachine):
             case "grab":
                 table.grab(worker, nth % 2, hold=hold)
             case "keep" | "give back":
-                table.keep(worker, nth % 2, gives_back=act == "give back", hold=hold)
+                table.keep(
+                    worker if nth > 3 else table.owner(nth % 2), nth % 2, gives_back=act == "give back", hold=hold
+                )
             case _:
                 table.age(nth % 2, "waning" if act == "wane" else "lapsed")
 
     def likely(self, job: Job, dice: Random) -> str:
         """Choose what to do to a job."""
         job = self.job(job)
-        act = dice.choice(TO_ENDED if job.is_final else TO_RUNNING if job.state == "running" else TO_WAITING)
+        live = TO_LEFT if job.lapsed else TO_RUNNING if job.token is not None else TO_WAITING
+        act = dice.choice(TO_ENDED if job.is_final else live)
         note(f"  {act} {job.id}")
         return act
 
@@ -156,7 +160,9 @@ class Protocol(RuleBasedStateMachine):
         table = self.table
         match act:
             case "claim":
-                table.claim(table.owner(job), 1 + job.attempt % 3, hold=hold)
+                queue = table.queue(job)
+                table.grab(1 + job.attempt % 3, queue, hold=False)  # where nobody owns it
+                table.claim(table.owner(queue), 1 + job.attempt % 3, hold=hold)
             case "lapse":
                 table.lapse(job)
             case "cancel by ann" | "cancel by bob":

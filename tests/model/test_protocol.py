@@ -132,7 +132,7 @@ def play(dsn: str, places: Places, fault: Fault, games: int) -> None:
 
 
 def test_the_protocol_keeps_its_invariants(dsn: str, places: Places):
-    play(dsn, places, {}, games=120)
+    play(dsn, places, {}, games=80)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
