@@ -22,9 +22,10 @@ ON_JOBS = (
     *("claim", "lapse", "renew", "expire", "cancel by ann", "cancel by bob", "retry", "replay", "answer late"),
     *OUTCOMES,
 )
-#: What is likely to be done to a job that waits, runs, is left by its worker, or has ended; anything may be done.
+#: What is likely to be done to a job that waits, runs, is to stop, is left by its worker, or has ended.
 TO_WAITING = (*ON_JOBS, *["claim"] * 20)
 TO_RUNNING = (*ON_JOBS, *ON_JOBS, *["lapse"] * 6, *["cancel by ann", "cancel by bob", "failed", "released"] * 2)
+TO_STOPPING = (*ON_JOBS, *["lapse"] * 16)
 TO_LEFT = (*ON_JOBS, *["claim", "renew", "expire", "cancel by ann", "cancel by bob"] * 4)
 TO_ENDED = (*ON_JOBS, *["retry"] * 20, *["replay"] * 5)
 #: What may be done besides.
@@ -131,7 +132,8 @@ class Protocol(RuleBasedStateMachine):
     def likely(self, job: Job, dice: Random) -> str:
         """Choose what to do to a job."""
         job = self.job(job)
-        live = TO_LEFT if job.lapsed else TO_RUNNING if job.token is not None else TO_WAITING
+        running = TO_LEFT if job.lapsed else TO_STOPPING if job.cancelled_by else TO_RUNNING
+        live = TO_WAITING if job.token is None else running
         act = dice.choice(TO_ENDED if job.is_final else live)
         note(f"  {act} {job.id}")
         return act
