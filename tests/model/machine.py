@@ -22,11 +22,13 @@ ON_JOBS = (
     *("claim", "lapse", "renew", "expire", "cancel by ann", "cancel by bob", "retry", "replay", "answer late"),
     *OUTCOMES,
 )
-#: What is likely to be done to a job that waits, runs, is to stop, is left by its worker, or has ended.
+#: What is likely to be done to a job that waits, runs, is to stop, is left by its worker, is held by
+#: another transaction, or has ended.
 TO_WAITING = (*ON_JOBS, *["claim"] * 20)
 TO_RUNNING = (*ON_JOBS, *ON_JOBS, *["lapse"] * 6, *["cancel by ann", "cancel by bob", "failed", "released"] * 2)
 TO_STOPPING = (*ON_JOBS, *["lapse"] * 16)
 TO_LEFT = (*ON_JOBS, *["claim", "renew", "expire", "cancel by ann", "cancel by bob"] * 4)
+TO_HELD = (*ON_JOBS, *["cancel by ann", "cancel by bob", "failed"] * 3)
 TO_ENDED = (*ON_JOBS, *["retry"] * 20, *["replay"] * 5)
 #: What may be done besides.
 BESIDES = (
@@ -88,7 +90,8 @@ class Protocol(RuleBasedStateMachine):
         self.holds()
         self.act(self.likely(job, dice), self.job(job), hold=True)
         line = store.holder(("job", job.id))
-        self.act(self.likely(job, dice), self.job(job), hold=False)
+        self.act(other := dice.choice(TO_HELD), self.job(job), hold=False)
+        note(f"  {other} {job.id}")
         if line is not None:
             store.end(line, commit=dice.random() < 0.8)
 
@@ -124,7 +127,7 @@ class Protocol(RuleBasedStateMachine):
                 table.grab(worker, nth % 2, hold=hold)
             case "keep" | "give back":
                 table.keep(
-                    worker if nth > 3 else table.owner(nth % 2), nth % 2, gives_back=act == "give back", hold=hold
+                    worker if nth > 2 else table.owner(nth % 2), nth % 2, gives_back=act == "give back", hold=hold
                 )
             case _:
                 table.age(nth % 2, "waning" if act == "wane" else "lapsed")
