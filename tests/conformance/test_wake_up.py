@@ -47,6 +47,18 @@ async def test_a_job_for_later_on_a_new_lane_starts_in_time(engine: Engine):
         assert due <= attempt.started_at < due + seconds(1.5)
 
 
+async def test_each_of_several_jobs_for_later_on_one_lane_starts_in_time(engine: Engine):
+    script = Script()
+    runtime = await engine.running(kind(script), pace=TOLD)
+    await ended(runtime, await runtime.enqueue("work", {}))
+    for lane in ("new", "work"):
+        due = [datetime.now(UTC) + seconds(1.2 - 0.3 * n) for n in range(4)]
+        added = [await runtime.enqueue("work", {}, EnqueueOptions(lane=lane, run_at=at)) for at in (due[1], *due)]
+        now = await runtime.enqueue("work", {}, EnqueueOptions(lane=lane))
+        for job_id in (now, *added):
+            await ended(runtime, job_id)
+
+
 async def test_a_large_call_over_many_lanes_is_told_of(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script), pace=Pace(slots=200, poll=60.0))

@@ -55,6 +55,9 @@ MOVE_MOST = 2_000
 #: Rows of the DEFAULT partition that claim to be older than this are no reason to make a partition.
 OLDEST_MADE = 400
 _SOON = timedelta(hours=1)
+_HINDERED = pg.LockNotAvailable | pg.QueryCanceled | pg.DeadlockDetected
+#: What was to be made is there, or what was to be dropped is gone: another process did it after we had looked.
+_FORESTALLED = pg.DuplicateTable | pg.DuplicateObject | pg.UndefinedTable
 _PROOF = Identifier("upkeep_proof")
 
 
@@ -88,7 +91,8 @@ async def step(
     """Open a transaction of upkeep: one at a time of a turn over all processes, impatient with locks.
 
     Raises:
-        Busy: another one is open, or a lock was not to be had, or a statement took too long; nothing was done.
+        Busy: another one is open, or was faster, or a lock was not to be had, or a statement took too long; nothing
+            was done.
         Occupied: what was to be attached has rows in the DEFAULT partition; nothing was done.
     """
     parameters = {"lock_wait": _ms(lock_wait), "longest": _ms(longest), "turn": turn}
@@ -99,7 +103,7 @@ async def step(
                 raise Busy("another process is at it")
             yield tx
     except TidingsError as error:
-        if isinstance(error.__cause__, pg.LockNotAvailable | pg.QueryCanceled | pg.DeadlockDetected):
+        if isinstance(error.__cause__, _HINDERED | _FORESTALLED):
             raise Busy(str(error)) from error
         if isinstance(error.__cause__, pg.CheckViolation):
             raise Occupied(str(error)) from error

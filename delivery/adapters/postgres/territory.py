@@ -18,6 +18,7 @@ from delivery.adapters.postgres.lanes import Lane, LaneBook
 from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.tries import Flight
+from delivery.adapters.postgres.turns import MOST_A_SLOT
 
 _RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
 _LONGEST_ALARM_S = 3600.0
@@ -41,7 +42,7 @@ class Territory:
         self.sweep_now = asyncio.Event()  #: something may have been missed
         self._reading = asyncio.Lock()
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
-        self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
+        self._unseen: dict[int, set[float]] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
         self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
 
     def rung(self, payload: str) -> None:
@@ -57,7 +58,7 @@ class Territory:
             if self._is_elsewhere(slot >> 3):
                 continue
             if (slot >> 3) not in self.book:
-                self._unseen[slot] = min(due, self._unseen.get(slot, due))
+                self._note(slot, due)
             elif found[2]:
                 self.book.wake_at(slot, due)
             else:
@@ -144,14 +145,25 @@ class Territory:
 
     async def see(self) -> None:
         """Read the rows of lanes that rang and were not known, and wake them when they are due."""
-        if not self._unseen:
+        unseen, self._unseen = self._unseen, {}
+        if not unseen:
             return
-        slots = dict(self._unseen)
-        await self.learn({slot >> 3 for slot in slots})
-        for slot, due in slots.items():
-            if self._unseen.get(slot) == due:
-                del self._unseen[slot]
-            self.book.wake_at(slot, due)
+        try:
+            await self.learn({slot >> 3 for slot in unseen})
+        except BaseException:
+            for slot, times in unseen.items():
+                for due in times:
+                    self._note(slot, due)
+            raise
+        for slot, times in unseen.items():
+            for due in times:
+                self.book.wake_at(slot, due)
+
+    def _note(self, slot: int, due: float) -> None:
+        times = self._unseen.setdefault(slot, set())
+        times.add(due)
+        if len(times) > MOST_A_SLOT:
+            times.remove(max(times))
 
 
 def now() -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delivery.adapters.postgres.lanes import FORCED, PROVEN_AFTER, START_WINDOW, Ask, Lane, LaneBook
-from delivery.adapters.postgres.turns import Turns
+from delivery.adapters.postgres.turns import MOST_A_SLOT, Turns
 
 PLAIN = 4  # the class of priority 0
 
@@ -275,12 +275,24 @@ def test_a_paused_lane_that_rings_without_end_has_one_alarm() -> None:
     assert lanes_of(book.ask(36_000.0, 200, drag=100)) == [1]
 
 
-def test_a_lane_that_is_swept_without_end_has_one_alarm_a_class() -> None:
+def test_a_lane_that_is_swept_without_end_has_a_few_alarms_a_class() -> None:
     book = book_of(stranger(1))
     for n in range(10_000):
         book.wake_at(8 + PLAIN, n * 2.0 + 3600.0)
         book.wake_at(8 + PLAIN + 1, n * 2.0 + 3600.0)
-    assert len(book._alarms) == 2
+    assert len(book._alarms) == 2 * MOST_A_SLOT
+
+
+def test_each_of_several_waits_of_a_lane_ends_in_time() -> None:
+    book = LaneBook()
+    book.learn(stranger(1))
+    for when in (1.0, 3.0, 2.0):
+        book.wake_at(8 + PLAIN, when)
+    for when in (1.0, 2.0, 3.0):
+        assert book.ask(when - 0.5, 10) == []
+        [ask] = book.ask(when, 10)
+        book.answered(ask, 0, None)
+    assert book.next_alarm() is None
 
 
 def test_what_a_person_forced_is_woken_in_time_beside_a_pause_and_other_work() -> None:

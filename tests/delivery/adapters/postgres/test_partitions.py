@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from delivery.adapters.postgres import partitions
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.days import EVENT
+from delivery.adapters.postgres.days import EVENT, TABLES, shelves
 from delivery.adapters.postgres.partitions import (
     DAYS_AHEAD,
     LOCK_WAIT,
@@ -147,6 +148,35 @@ async def test_two_processes_make_partitions_at_once(database: Database, ledger:
     await make_partitions(database, MONTH, now=NOON)
     assert ledger.count("event") == 5
     assert ledger.count("event_default") == 0
+    assert not ledger.loose_ends()
+
+
+@pytest.mark.parametrize("large", [0, 2**30])
+async def test_a_process_that_another_forestalled_leaves_it_at_that(
+    database: Database, ledger: Ledger, large: int, monkeypatch: pytest.MonkeyPatch
+):
+    before = await shelves(database)
+    await make_partitions(database, MONTH, now=NOON, large=large)
+
+    async def as_it_was(_database: Database):
+        return before
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partitions, "shelves", as_it_was)
+        tally = await make_partitions(database, MONTH, now=NOON, large=large)
+    assert tally["partitions made"] == 0
+    assert tally["event put off"] >= 1
+    assert not ledger.loose_ends()
+
+
+async def test_two_processes_drop_partitions_at_once(database: Database, ledger: Ledger):
+    for n in range(5):
+        ledger.event(NOON - n * DAY)
+    await make_partitions(database, MONTH, now=NOON)
+    late = NOON + 2 * MONTH
+    await asyncio.gather(*(drop_partitions(database, TABLES, MONTH, now=late, keep=False) for _ in range(4)))
+    await drop_partitions(database, TABLES, MONTH, now=late, keep=False)
+    assert ledger.count("event") == 0
     assert not ledger.loose_ends()
 
 
