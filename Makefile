@@ -8,8 +8,8 @@
 BIN = .venv/bin
 # The first of these that is new enough makes .venv.
 PYTHON ?= python3.13 python3.12 python3.11 python3
-# Each worker may start a PostgreSQL of its own, so more cores than four are left alone.
-WORKERS = -n auto --maxprocesses 4 --dist loadfile
+# Tests mostly wait; but each worker may start a PostgreSQL of its own, so there are never more than four.
+WORKERS = -n 4 --dist loadfile
 MINUTES = 10
 PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --quiet
 
