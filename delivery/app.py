@@ -266,11 +266,7 @@ class _Parts:
         blocked = await blocked_url(url, owner_id, guard=self.guard, resolver=self.resolver)
         if blocked is None:
             return None
-        host = urlsplit(url).hostname
-        return (
-            f"{host} is not allowed: {blocked.reason}; to try things out here run `tidings up --allow-local`,"
-            " or allow a network with TIDINGS_ALLOW"
-        )
+        return f"{urlsplit(url).hostname} is not allowed: {blocked.reason}"
 
     def _store_on(self, tx: Any) -> Store:
         return PostgresStore(tx, self.vault.seal_headers, self.vault.open_headers)
@@ -367,7 +363,7 @@ def _keys(settings: Settings) -> list[KeyEncryptionKey]:
         )
     keys, made = keyfile.read_or_make(settings.home)
     if made:
-        log.warning(
+        log.info(
             "made a key that seals signing secrets: %s (keep it: without it they cannot be opened)",
             settings.home / keyfile.NAME,
         )

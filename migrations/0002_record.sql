@@ -101,7 +101,7 @@ BEGIN
      OR extract(year FROM record.occurred_at AT TIME ZONE 'UTC') NOT BETWEEN 1 AND 9999 THEN
     RAISE EXCEPTION 'occurred_at must be a time in the years 1 to 9999 (UTC), or NULL for now' USING ERRCODE = 'TD003';
   END IF;
-  IF record.traceparent !~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN
+  IF record.traceparent !~ '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$' THEN
     RAISE EXCEPTION 'traceparent must have the form of W3C trace context, or be NULL' USING ERRCODE = 'TD003';
   END IF;
   IF record.data IS NULL THEN

@@ -21,6 +21,8 @@ def read_or_make(home: Path) -> tuple[list[KeyEncryptionKey], bool]:
     path = home / NAME
     try:
         made = _make(path)
+        if path.stat().st_mode & 0o077:
+            raise ConfigurationError(f"the key file {path} is open to others: `chmod 600 {path}`")
         lines = path.read_text("ascii").split()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"

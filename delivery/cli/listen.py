@@ -28,6 +28,8 @@ IDS_KEPT = 10_000
 #: Characters shown of a type, a subject or an id that a sender made up.
 _SHOWN = 64
 _MARGIN = " " * 10
+#: Bytes that are read of a file of secrets.
+_MOST_SECRETS = 65_536
 #: Characters shown of a body.
 _BODY_SHOWN = 16_384
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -266,7 +268,8 @@ def _secrets(given: tuple[str, ...], file: Path | None) -> list[str]:
     texts = list(given)
     if file is not None:
         try:
-            texts += file.read_text("utf-8").split()
+            with file.open("rb") as opened:
+                texts += opened.read(_MOST_SECRETS).decode().split()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no text"
             raise click.BadParameter(f"{file} cannot be read: {reason}", param_hint="--secret-file") from None

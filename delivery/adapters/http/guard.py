@@ -126,9 +126,10 @@ class Guard:
             return Allowed()
         if any(local.covers(address, port) for local in LOCAL):
             return Blocked(
-                f"{shown} is a local address; to allow those, for development, start with `tidings up --allow-local`"
+                f"{shown} is a local address; to allow those, for development, run `tidings up --allow-local`,"
+                " or name the network in TIDINGS_ALLOW"
             )
-        return Blocked(f"{shown} is not a public address; allow its network in the settings, or use another")
+        return Blocked(f"{shown} is not a public address: name its network in TIDINGS_ALLOW, or use another")
 
 
 def _split_port(text: str) -> tuple[str, int | None]:

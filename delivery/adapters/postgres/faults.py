@@ -67,7 +67,8 @@ def _primary(error: Exception) -> str:
 
 def _unreachable(error: Exception) -> TidingsError:
     return Unavailable(
-        f"the database cannot be reached: {_primary(error)}; check --dsn / TIDINGS_DATABASE_URL and that it runs"
+        f"the database cannot be reached: {_primary(error)}; check that it runs, and --dsn / TIDINGS_DATABASE_URL"
+        " where that is given"
     )
 
 

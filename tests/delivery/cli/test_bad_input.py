@@ -45,9 +45,16 @@ def test_a_malformed_url_is_refused(made, refused, url: str, says: str):
     check(made, refused, ["endpoints", "add", url], 1, says)
 
 
-@pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/"])
-def test_a_url_that_is_not_allowed_is_refused_and_names_the_switch(made, refused, url: str):
-    check(made, refused, ["endpoints", "add", url], 1, r"not allowed.*tidings up --allow-local")
+@pytest.mark.parametrize(
+    ("url", "switches"),
+    [
+        ("http://10.0.0.1/", r"tidings up --allow-local.*TIDINGS_ALLOW"),
+        ("http://[::1]/", r"tidings up --allow-local.*TIDINGS_ALLOW"),
+        ("http://169.254.169.254/", r"metadata, .* which is never dialled$"),
+    ],
+)
+def test_a_url_that_is_not_allowed_is_refused_and_names_what_would_allow_it(made, refused, url: str, switches: str):
+    check(made, refused, ["endpoints", "add", url], 1, rf"not allowed.*{switches}")
 
 
 @pytest.mark.parametrize(

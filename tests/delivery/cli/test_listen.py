@@ -317,6 +317,8 @@ async def test_a_reader_that_goes_away_ends_it_quietly():
     [
         (["--secret", "whsec_short"], "--secret"),
         (["--secret-file", "/nowhere/at/all"], "cannot be read"),
+        (["--secret-file", "/dev/zero"], "--secret"),
+        (["--secret-file", "/dev/null"], "holds no secret"),
         (["--delay", "soon"], "is no duration"),
         (["--retry-after", "5"], "goes with --status"),
         (["--status", "99"], "--status"),

@@ -385,6 +385,14 @@ def test_a_time_outside_the_years_that_receivers_read_is_refused(db: Sql):
         record(db, occurred_at=early)
 
 
-def test_a_trace_context_of_another_form_is_refused(db: Sql):
+NIL, ONE = "0" * 32, "1" * 32
+
+
+@pytest.mark.parametrize(
+    "traceparent",
+    ["00-nothing", f"00-{NIL}-{ONE[:16]}-01", f"00-{ONE}-{NIL[:16]}-01", f"ff-{ONE}-{ONE[:16]}-01", f"00-{ONE}-A-01"],
+)
+def test_a_trace_context_of_another_form_is_refused(db: Sql, traceparent: str):
+    """As W3C Trace Context has it: no id is all zeros, no version is ff, no letter is a capital."""
     with pytest.raises(InvalidEvent, match="traceparent must have the form of W3C trace context"):
-        record(db, traceparent="00-nothing")
+        record(db, traceparent=traceparent)
