@@ -37,7 +37,7 @@ async def test_one_that_hangs_on_2000_due_deliveries_does_not_hold_up_a_healthy_
         async def healthy_done() -> bool:
             return await platform.number(COMPLETED) == 300
 
-        await eventually(healthy_done, 5)
+        await eventually(healthy_done)
         assert len(receiver.got("/healthy")) == 300
         assert silence.waiting == 2
         assert len(receiver.got("/dead/0")) == 2
@@ -55,4 +55,4 @@ async def test_many_that_hang_do_not_take_every_slot_from_a_healthy_one(platform
         async def healthy_done() -> bool:
             return await platform.number(COMPLETED) == 50
 
-        await eventually(healthy_done, 10)
+        await eventually(healthy_done)
