@@ -25,12 +25,14 @@ from delivery.adapters.postgres.outbox import PostgresOutbox
 from delivery.adapters.postgres.parcels import PostgresDeliveries
 from delivery.adapters.postgres.recorder import PostgresRecorder
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.sealed import PostgresSealed
 from delivery.adapters.postgres.store import PostgresStore
 from delivery.adapters.postgres.switches import SETTINGS_CHANNEL, PostgresSwitches
 from delivery.adapters.postgres.upkeep import UpkeepSettings, upkeep
 from delivery.api.deliveries import DeliveryDesk
 from delivery.api.endpoints import Endpoints
 from delivery.api.events import Events
+from delivery.api.keys import Keys
 from delivery.api.subscriptions import EventTypes, Subscriptions
 from delivery.compiler import deliver_kind, endpoint_lane
 from delivery.errors import ConfigurationError, TidingsError
@@ -71,6 +73,7 @@ class App:
     events: Events
     deliveries: DeliveryDesk
     jobs: Runtime
+    keys: Keys
     recorder: Recorder
     _parts: _Parts
 
@@ -129,6 +132,7 @@ class _Parts:
         self.channel = HttpChannel(self.guard, resolver=self.resolver)
         self.log = PostgresEventLog(database)
         self.outbox = PostgresOutbox(database)
+        self.sealed = PostgresSealed(database)
         self.parcels = PostgresDeliveries(database, self.vault.open_headers)
         self.deliver = DeliverWorker(
             self.parcels,
@@ -166,6 +170,7 @@ class _Parts:
             events=Events(self._record, self.log, self.outbox, self.runtime),
             deliveries=DeliveryDesk(self.unit, self.log, self.runtime),
             jobs=self.runtime,
+            keys=Keys(self.vault, self.sealed, partial(_new_key, self.settings)),
             recorder=recorder(),
             _parts=self,
         )
@@ -212,7 +217,7 @@ class _Parts:
 
     async def check_keys(self) -> None:
         """See that the keys open everything that is sealed here."""
-        await self.vault.check(self.parcels.sealed)
+        await self.vault.check(self.sealed)
 
     async def _tell_missing_keys(self) -> None:
         """A missing key holds up the deliveries that need it, and no others."""
@@ -368,6 +373,15 @@ def _keys(settings: Settings) -> list[KeyEncryptionKey]:
             settings.home / keyfile.NAME,
         )
     return keys
+
+
+def _new_key(settings: Settings) -> str:
+    if settings.keys is not None or settings.dsn is not None:
+        raise ConfigurationError(
+            "the keys are given as TIDINGS_KEYS: make one with `tidings keys generate`, put it there in front of the"
+            " others, with a comma, for every process, and only then rotate"
+        )
+    return keyfile.add(settings.home).id
 
 
 def _runtime_settings(settings: Settings) -> RuntimeSettings:

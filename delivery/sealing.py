@@ -146,13 +146,17 @@ class KeyRing:
         """Return the ids in ring order; the first is the one that seals."""
         return tuple(self._keys)
 
+    @property
+    def head(self) -> bytes:
+        """Return what every value begins with that the first key sealed."""
+        kek_id = self._first.id.encode()
+        return bytes((_VERSION, len(kek_id))) + kek_id
+
     def seal(
         self, plaintext: bytes, *, purpose: str, owner_id: str, endpoint_id: UUID | str, key_id: UUID | str
     ) -> bytes:
         """Seal a value for exactly this place; sealing the same value twice gives different bytes."""
-        kek_id = self._first.id.encode()
-        head = bytes((_VERSION, len(kek_id))) + kek_id
-        return head + self._first.seal(plaintext, _associated(purpose, owner_id, endpoint_id, key_id))
+        return self.head + self._first.seal(plaintext, _associated(purpose, owner_id, endpoint_id, key_id))
 
     def open(self, blob: bytes, *, purpose: str, owner_id: str, endpoint_id: UUID | str, key_id: UUID | str) -> bytes:
         """Open a value that was sealed for this place.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from delivery.errors import ConfigurationError
@@ -34,15 +37,33 @@ def read_or_make(home: Path) -> tuple[list[KeyEncryptionKey], bool]:
     return [KeyEncryptionKey.parse(line) for line in lines], made
 
 
+def add(home: Path) -> KeyEncryptionKey:
+    """Put a new key in front of the others of a state folder, and return it.
+
+    Raises:
+        ConfigurationError: the file cannot be read or written, or holds something else.
+    """
+    path = home / NAME
+    while True:
+        keys, _ = read_or_make(home)
+        try:
+            with path.open("rb") as standing:
+                fcntl.flock(standing, fcntl.LOCK_EX)
+                if os.fstat(standing.fileno()).st_ino != path.stat().st_ino:
+                    continue  # another process put its own in front meanwhile
+                keys, _ = read_or_make(home)
+                new = KeyEncryptionKey.generate()
+                _draft(path, [new, *keys]).rename(path)
+                return new
+        except OSError as error:
+            raise ConfigurationError(f"the key file {path} cannot be written ({error.strerror}): repair it") from error
+
+
 def _make(path: Path) -> bool:
     """Write a new key, whole or not at all; False where there is one."""
     if path.exists():
         return False
-    draft = path.with_name(f".{NAME}.{os.getpid()}")
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
-        file.write(KeyEncryptionKey.generate().reveal() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    draft = _draft(path, [KeyEncryptionKey.generate()])
     try:
         os.link(draft, path)  # never over a key that another process made meanwhile
     except FileExistsError:
@@ -50,3 +71,12 @@ def _make(path: Path) -> bool:
     finally:
         draft.unlink()
     return True
+
+
+def _draft(path: Path, keys: Iterable[KeyEncryptionKey]) -> Path:
+    draft = path.with_name(f".{NAME}.{os.getpid()}.{threading.get_ident()}")
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.writelines(f"{key.reveal()}\n" for key in keys)
+        file.flush()
+        os.fsync(file.fileno())
+    return draft

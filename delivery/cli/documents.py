@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from delivery.attempts import Attempt
 from delivery.channels import Fault, Reply
@@ -21,6 +21,9 @@ from subscriptions.model import (
     UnopenedHeaders,
 )
 from subscriptions.store import StoredKey
+
+if TYPE_CHECKING:
+    from delivery.api.keys import KeyUse
 
 JsonObject = dict[str, Any]
 
@@ -170,6 +173,11 @@ def overview(one: KindOverview) -> JsonObject:
         "counts": {state.value: number for state, number in one.counts.items()},
         "oldest_due": moment(one.oldest_due),
     }
+
+
+def key_use(one: KeyUse) -> JsonObject:
+    """Describe a key that seals others, and what hangs on it."""
+    return {"id": one.id, "seals": one.seals, "is_there": one.is_there, "values": one.values}
 
 
 def periodic(one: PeriodicRow) -> JsonObject:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from uuid import UUID
 
 from psycopg.rows import DictRow
@@ -16,7 +15,6 @@ from delivery.adapters.postgres.store import HeaderSeal
 from delivery.deliveries import Parcel
 from delivery.errors import TidingsError
 from delivery.events import Event
-from delivery.sealing import SealError, sealed_with
 from subscriptions.model import Exposure
 from subscriptions.store import StoredKey
 
@@ -46,15 +44,6 @@ class PostgresDeliveries:
         self._asked.append((event_id, endpoint_id, answer))
         row = await answer
         return None if row is None else self._parcel(row)
-
-    async def sealed(self) -> dict[str, int]:
-        """Count the sealed values in use by the id of the key that they are sealed with."""
-        rows = await self._database.fetch(statement("read_sealed"), {})
-        found: dict[str, int] = {}
-        for row in rows:
-            with suppress(SealError):  # whoever needs it says so
-                found[sealed_with(bytes(row["sealed"]))] = row["n"]
-        return found
 
     def _flush(self) -> None:
         asked, self._asked = self._asked, []
