@@ -40,8 +40,8 @@ fix: .venv/.ready ## mend what style can be mended by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.ready ## measure how fast a backlog drains
-	@$(BIN)/python -m benchmarks.drain $(ARGS)
+bench: .venv/.ready ## measure isolation, claims, recording and draining (ARGS=--short: a smoke run)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 reference: .venv/.ready ## write docs/cli.md again from --help
 	@$(BIN)/python -m tests.gates.reference
