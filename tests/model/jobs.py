@@ -157,7 +157,7 @@ class Jobs(Owners):
     def renew(self, claim: Claim, *, hold: bool) -> None:
         def judge(rows: Rows) -> Outcome:
             job = self.told.jobs[claim.job_id]
-            stands = job.token == claim.token
+            stands = job.token == claim.token and not job.lapsed
             assert [row["cancelled_by"] for row in rows] == [job.cancelled_by] * stands, "a lease was renewed wrongly"
             return self.change(job.id, lambda job: job.renewed()) if stands else Outcome()
 

@@ -92,8 +92,8 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.clear()
-        self._stack.close()
+        with self._stack:  # closed also where something cannot be undone
+            self.clear()
 
     def text(self, name: str) -> bytes:
         """Return a statement as the product has it, but for the fault that was seeded."""

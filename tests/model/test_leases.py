@@ -50,9 +50,12 @@ async def test_a_flight_that_is_to_be_cancelled_is_stopped_and_keeps_its_lease()
     ]
 
 
+@pytest.mark.parametrize("trouble", [Unavailable("away"), ZeroDivisionError("not of this world")])
 @pytest.mark.parametrize(("left_s", "stopped"), [(1.0, False), (-1.0, True)])
-async def test_while_the_database_is_away_a_flight_goes_on_until_its_lease_is_over(left_s: float, stopped: bool):
+async def test_while_the_database_is_away_a_flight_goes_on_until_its_lease_is_over(
+    left_s: float, stopped: bool, trouble: Exception
+):
     mine = flights(left_s)
-    with pytest.raises(Unavailable):
-        await Leases(Answers(trouble=Unavailable("away")), LEASE, mine).renew()  # type: ignore[arg-type]
+    with pytest.raises(type(trouble)):
+        await Leases(Answers(trouble=trouble), LEASE, mine).renew()  # type: ignore[arg-type]
     assert [flight.lapsed for flight in mine.values()] == [stopped] * 2

@@ -41,6 +41,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "j.id = r.id AND r.state",
     ),
     "a lease is renewed whoever holds the claim": ("renew_leases", "AND j.lease = r.lease", ""),
+    "a lease is renewed after it has run out": ("renew_leases", "AND j.lease_until > now()", ""),
     "a claim takes what is leased": ("claim_jobs", "AND (job.lease_until IS NULL OR job.lease_until <= now())", ""),
     "a claim rescues nothing": ("claim_jobs", "OR job.lease_until <= now())", ")"),
     "an expiry takes what is leased": ("expire_jobs", "AND (job.lease_until IS NULL OR job.lease_until <= now())", ""),
@@ -48,8 +49,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "a claim asks nobody whose the shard is": ("claim_jobs", "AND s.owner = %(worker)s", "AND %(worker)s > 0"),
     "a claim under a shard's lease that ends": (
         "claim_jobs",
-        "s.until > now() + %(margin)s",
-        "s.until > now() - %(margin)s",
+        "s.until > clock_timestamp() + %(margin)s",
+        "s.until > clock_timestamp() - %(margin)s",
     ),
     "a shard is taken from its owner": ("grab_shards", "until <= now() AND", ""),
     "a shard is renewed after its lease": ("renew_shards", "AND until > now()", ""),

@@ -20,7 +20,7 @@ from delivery.adapters.postgres.jobs import JOBS_CHANNEL
 from delivery.adapters.postgres.lanes import Ask
 from delivery.adapters.postgres.leases import Leases
 from delivery.adapters.postgres.listener import Listener
-from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler
+from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler, pause_s
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.territory import Territory, now
 from delivery.errors import ConfigurationError, TidingsError
@@ -37,6 +37,8 @@ QUICK_S = 1.0
 _DRAGS_EVERY = timedelta(seconds=QUICK_S / 2)
 #: After the grace, what it may at least take to cancel what runs and to write the results, in seconds.
 LAST_S = 5.0
+#: A job that is claimed while a try of it still runs here is looked at again after this long, in seconds.
+STILL_RUNS_S = 1.0
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -247,8 +249,11 @@ class Crew:
 
     def _start(self, flight: tries.Flight) -> None:
         job_id = flight.row["id"]
-        if job_id in self.flights:  # an asynchronous claim was lost with the server; the first try still runs
-            self.settler.add(Result(id=job_id, lease=flight.lease, state="pending"))
+        if job_id in self.flights:  # the first claim was lost, with the server or by its lease; its try still runs
+            memo = flight.row["memo"]
+            self.settler.add(
+                Result(id=job_id, lease=flight.lease, state="retryable", delay_s=STILL_RUNS_S, memo=memo)
+            )
             return
         self.flights[job_id] = flight
         self._idle.clear()
@@ -333,4 +338,4 @@ class Crew:
                     log.info("can %s again", what)
                 return bool(done)
             failures += 1
-            await asyncio.sleep(min(0.1 * 2 ** min(failures, 7), 10.0))
+            await asyncio.sleep(pause_s(failures))

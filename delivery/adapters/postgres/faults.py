@@ -116,6 +116,10 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
             f"{_primary(e)}: connect as the role that ran `tidings migrate`, or grant with --grant-record"
         ),
     ),
+    (
+        (pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout),
+        lambda e: Unavailable(f"the database ended the session ({_primary(e)}); nothing was changed: try again"),
+    ),
     ((pg.StatementTooComplex,), lambda _: InvalidEvent("data is nested too deeply: flatten it")),
     (
         (PoolTimeout,),

@@ -9,7 +9,6 @@ from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.tries import Flight
-from delivery.errors import TidingsError
 
 #: A lease is renewed once less than this share of it is left.
 RENEW_BELOW = 0.8
@@ -37,7 +36,7 @@ class Leases:
         }
         try:
             rows = await self._database.fetch(statement("renew_leases"), parameters, quick=True)
-        except TidingsError:
+        except Exception:
             _drop(flight for flight in due if not flight.holds_lease())
             raise
         held = {row["id"]: row["cancelled_by"] for row in rows}

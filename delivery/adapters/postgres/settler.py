@@ -97,13 +97,13 @@ class Settler:
         while rows is None:
             try:
                 rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
-            except (InvalidInput, Refused, TypeError, ValueError, AttributeError) as error:
-                return await self._write_apart(batch, error)
-            except TidingsError as error:
+            except Exception as error:
+                if isinstance(error, InvalidInput | Refused) or not isinstance(error, TidingsError):
+                    return await self._write_apart(batch, error)
                 if not failures:
                     log.warning("%d results cannot be written yet: %s", len(batch), error)
                 failures += 1
-                await asyncio.sleep(min(0.1 * 2**failures, 5.0))
+                await asyncio.sleep(pause_s(failures))
         if failures:
             log.info("results are written again")
         self._settled(rows)
@@ -127,6 +127,11 @@ class Settler:
             return
         log.error("the report of job %d cannot be kept and is left out: %s", result.id, error)
         await self._write([bare])
+
+
+def pause_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row, however many they get to be."""
+    return min(0.1 * 2 ** min(failures, 10), 5.0)
 
 
 def _columns(batch: Sequence[Result]) -> dict[str, Any]:

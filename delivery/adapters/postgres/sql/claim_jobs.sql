@@ -1,11 +1,12 @@
 -- Claim due jobs of lanes whose shard we own; returns the claimed rows. Index: job_due.
 -- A job whose lease ran out is claimed like a waiting one, and its last try is kept as `lost`.
+-- The shard's lease is judged as the statement runs: it may have waited for a lock since it began.
 -- `= ANY(ARRAY(...))`, never a join: the planner takes LIMIT <column> for a tenth of the table.
 WITH w AS (
   SELECT w.lane, w.slots, w.floor
   FROM unnest(%(lanes)s::bigint[], %(slots)s::int[], %(floors)s::timestamptz[], %(shards)s::int[])
     AS w (lane, slots, floor, shard)
-  JOIN tidings.shard AS s ON s.id = w.shard AND s.owner = %(worker)s AND s.until > now() + %(margin)s
+  JOIN tidings.shard AS s ON s.id = w.shard AND s.owner = %(worker)s AND s.until > clock_timestamp() + %(margin)s
 ), picked AS MATERIALIZED (
   SELECT j.id, j.state, j.attempt, j.lease_until
   FROM w CROSS JOIN LATERAL (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,12 @@ class Troubled(Database):
     silent: frozenset[str] = frozenset()
     broken: frozenset[str] = frozenset()
 
+    def __init__(self, dsn: str) -> None:
+        super().__init__(dsn)
+        self.asked: Counter[bytes] = Counter()
+
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[dict[str, Any]]:
+        self.asked[query] += 1
         if query in map(statement, self.silent):
             await asyncio.get_running_loop().create_future()
         if query in map(statement, self.broken):
@@ -133,6 +139,32 @@ async def test_never_more_is_in_flight_than_twice_the_slots(dsn: str) -> None:
         await asyncio.sleep(2.5)  # time enough to see the second five drag, too
         opened.set()
     assert peak == 10
+
+
+async def test_a_job_whose_lapsed_try_will_not_end_is_looked_at_now_and_then(dsn: str) -> None:
+    """It is free for whoever claims it, and that is the very process in which the try still runs."""
+    tries: list[int] = []
+    let_go = asyncio.Event()
+
+    async def stubborn(job: Job) -> None:
+        tries.append(job.attempt)
+        while len(tries) == 1 and not let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await let_go.wait()
+
+    async with working(dsn, stubborn) as (runtime, database):
+        job_id = await runtime.enqueue("work", {})
+        await eventually(lambda: tries)
+        database.broken = frozenset({"renew_leases"})
+        await eventually(lambda: database.asked[statement("settle_jobs")], within=20)  # claimed again, given back
+        before = database.asked[statement("settle_jobs")]
+        await asyncio.sleep(2.0)
+        assert database.asked[statement("settle_jobs")] - before < 10
+        database.broken = frozenset()
+        let_go.set()
+        await eventually(lambda: tries == [1, 2], within=20)
+        await runtime.wait(job_id, timedelta(seconds=10))
+        assert [each.outcome for each in await runtime.attempts(job_id)] == ["lost", "completed"]
 
 
 async def test_a_step_that_fails_in_any_way_is_taken_again(dsn: str) -> None:

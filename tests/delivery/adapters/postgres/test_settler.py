@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler
+from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler, pause_s
 from delivery.attempts import Report
 from delivery.errors import InvalidInput, Unavailable
 
@@ -99,6 +99,11 @@ async def test_a_database_that_is_away_is_asked_again() -> None:
     assert [write["ids"] for write in database.writes] == [[1, 2]]
 
 
+@pytest.mark.parametrize(("failures", "pause"), [(1, 0.2), (2, 0.4), (6, 5.0), (100_000, 5.0)])
+def test_however_long_a_database_is_away_it_is_asked_again_within_seconds(failures: int, pause: float) -> None:
+    assert pause_s(failures) == pause
+
+
 async def test_a_result_that_cannot_be_kept_loses_its_report_and_the_others_nothing() -> None:
     def trouble(parameters: dict[str, Any]) -> Exception | None:
         return InvalidInput("no") if b"bad" in parameters["bodies"] else None
@@ -173,7 +178,7 @@ async def test_a_memo_that_is_no_json_costs_no_result(memo: Any) -> None:
     assert write["memos"] == [None, '{"n": 1}']
 
 
-@pytest.mark.parametrize("error", [TypeError(), ValueError(), AttributeError()])
+@pytest.mark.parametrize("error", [TypeError(), ValueError(), AttributeError(), OverflowError(), RuntimeError()])
 async def test_a_result_that_the_driver_cannot_take_costs_no_other(error: Exception) -> None:
     def trouble(parameters: dict[str, Any]) -> Exception | None:
         return error if "five" in parameters["statuses"] else None
