@@ -175,6 +175,7 @@ class Jobs(Protocol):
             InvalidInput: `args` is no JSON object that can be kept (NUL, lone surrogates, NaN), `run_at` has no time
                 zone, or the priority is out of range.
             Conflict: the lane is another owner's.
+            TransactionConflict: a job that stands is younger than what the caller's transaction sees: run it again.
             Unavailable: the engine did not answer; nothing was added.
         """
 

@@ -60,8 +60,11 @@ class Engine(Protocol):
     async def line(self) -> Line:
         """Lay a line to the store that a runtime may be put on, and that can go silent."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Open a caller's transaction: commits on leaving, rolls back on an exception."""
+    def transaction(self, *, steady: bool = False) -> AbstractAsyncContextManager[Any]:
+        """Open a caller's transaction: commits on leaving, rolls back on an exception.
+
+        A `steady` one sees the store as it was when it first looked, which it has done.
+        """
 
     async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
         """Start a worker in a process of its own (see `child.py` for the kinds it knows); ready when returned."""

@@ -19,6 +19,7 @@ class Line:
         self.dsn = dsn
         self._pumps: set[asyncio.Task[None]] = set()
         self._ends: list[_Ends] = []
+        self._is_down = False
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1")
@@ -53,7 +54,19 @@ class Line:
             with suppress(OSError):
                 await end.wait_closed()
 
+    async def down(self) -> None:
+        """Cut what stands and refuse what is new, as a server does that is not there."""
+        self._is_down = True
+        await self.cut()
+
+    def up(self) -> None:
+        """Let new connections work again."""
+        self._is_down = False
+
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_down:
+            writer.close()
+            return
         host, port = str(self._parts.get("host") or "localhost"), int(self._parts.get("port") or 5432)
         if host.startswith("/"):
             there, back = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")

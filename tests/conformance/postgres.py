@@ -99,10 +99,14 @@ class PostgresEngine:
         return runtime
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        opened = await psycopg.AsyncConnection.connect(self._dsn, autocommit=True)
-        async with opened as connection, connection.transaction():
-            yield connection
+    async def transaction(self, *, steady: bool = False) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
+            if steady:
+                await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+            async with connection.transaction():
+                if steady:
+                    await connection.execute(_COUNT)
+                yield connection
 
     async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
         started = await asyncio.create_subprocess_exec(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from delivery.errors import NotFound
-from delivery.jobs import Discard, EnqueueOptions, Job, JobFilter, JobState, NewJob, Retry
+from delivery.jobs import Discard, EnqueueOptions, Job, JobFilter, JobState, NewJob, Retry, Snooze
 
 from .engine import TOLD, Engine, Pace, ended, seconds
 from .kinds import Gate, Script, kind
@@ -120,6 +120,61 @@ async def test_a_second_cancel_leaves_the_first_one_standing(engine: Engine):
     job_id = await runtime.enqueue("work", {})
     await runtime.cancel(job_id, by="ann")
     assert (await runtime.cancel(job_id, by="bob")).reason == "ann"
+
+
+async def test_a_second_cancel_of_a_running_job_leaves_the_first_one_standing(engine: Engine):
+    inside, let_go = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_stop(_: Job) -> None:
+        inside.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await let_go.wait()
+
+    runtime = await engine.running(kind(slow_to_stop))
+    job_id = await runtime.enqueue("work", {})
+    await inside.wait()
+    for who in ("ann", "bob"):
+        assert (await runtime.cancel(job_id, by=who)).state is JobState.RUNNING
+    assert list(await runtime.cancel_many(JobFilter(), by="eve", limit=10)) == [job_id]
+    let_go.set()
+    row = await ended(runtime, job_id)
+    assert (row.state, row.reason, row.attempt) == (JobState.CANCELLED, "ann", 1)
+
+
+@pytest.mark.needs("severing")
+@pytest.mark.parametrize("late", [Retry(seconds(0)), Snooze(seconds(0)), OSError("late")])
+async def test_a_cancel_that_nobody_heard_of_wins_over_another_try(engine: Engine, late: BaseException):
+    gate = Gate()
+
+    async def handler(job: Job) -> None:
+        await gate(job)
+        raise late.with_traceback(None)
+
+    runtime = await engine.running(kind(handler), pace=Pace(lease=60.0, share_lease=30.0, poll=60.0))
+    other = await engine.runtime(kind())
+    job_id = await other.enqueue("work", {})
+    await eventually(lambda: gate.inside)
+    await engine.sever(ears_only=True)
+    await other.cancel(job_id, by="ann")
+    gate.opened.set()
+    row = await ended(runtime, job_id)
+    assert (row.state, row.reason) == (JobState.CANCELLED, "ann")
+    assert gate.ids == [job_id]
+
+
+@pytest.mark.needs("severing")
+async def test_a_cancel_that_nobody_heard_of_stops_the_handler_all_the_same(engine: Engine):
+    gate = Gate()
+    runtime = await engine.running(kind(gate), pace=Pace(lease=2.0, share_lease=30.0, poll=60.0))
+    other = await engine.runtime(kind())
+    job_id = await other.enqueue("work", {})
+    await eventually(lambda: gate.inside)
+    await engine.sever(ears_only=True)
+    await other.cancel(job_id, by="ann")
+    assert (await ended(runtime, job_id)).reason == "ann"
+    assert gate.cancelled == [job_id]
 
 
 async def test_who_cancels_needs_the_job_and_its_owner(engine: Engine):

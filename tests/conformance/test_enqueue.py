@@ -59,6 +59,19 @@ async def test_a_rolled_back_enqueue_never_runs(engine: Engine):
     assert await runtime.count(JobFilter()) == 1
 
 
+async def test_a_transaction_that_sees_only_its_beginning_enqueues_like_others(engine: Engine):
+    """On lanes that were made since, too."""
+    script = Script()
+    runtime = await engine.running(kind(script))
+    async with engine.transaction(steady=True) as tx:
+        beside = await runtime.enqueue("work", {}, EnqueueOptions(lane="old"))
+        added = [await runtime.with_(tx).enqueue("work", {}, EnqueueOptions(lane=lane)) for lane in ("old", "new")]
+        await ended(runtime, beside)
+        assert script.ids == [beside]
+    for job_id in added:
+        assert (await ended(runtime, job_id)).state is JobState.COMPLETED
+
+
 async def test_jobs_of_one_transaction_appear_together(engine: Engine):
     producer = await engine.runtime(kind(), kind(name="other"))
     async with engine.transaction() as tx:

@@ -135,3 +135,24 @@ async def test_a_frozen_worker_finds_out_and_works_on(engine: Engine):
     assert row.state is JobState.COMPLETED
     again = await producer.enqueue(child.HOLD, {})
     await process.said_that("done", again)
+
+
+@pytest.mark.needs("processes")
+async def test_a_worker_that_thaws_does_not_go_on_beside_whoever_took_its_place(engine: Engine):
+    """Nobody has taken its very job: the lane of one is full with another."""
+    gate = Gate()
+    runtime = await engine.runtime(*child.kinds(handler=gate, limit=1), pace=BRISK)
+    process = await engine.process()
+    old = await runtime.enqueue(child.HOLD, {"seconds": 60})
+    await process.said_that("started", old)
+    process.freeze()
+    first = await runtime.enqueue(child.HOLD, {}, EnqueueOptions(priority=-3))
+    await runtime.start()
+    await eventually(lambda: gate.ids == [first], within=SOON)
+    process.thaw()
+    word = await process.said_that("cancelled", old)
+    assert word["holds_lease"] is False
+    assert gate.ids == [first]
+    gate.opened.set()
+    assert (await ended(runtime, old, within=SOON)).state is JobState.COMPLETED
+    assert [attempt.outcome for attempt in await runtime.attempts(old)] == ["lost", "completed"]

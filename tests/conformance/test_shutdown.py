@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -109,6 +110,22 @@ async def test_a_stop_in_the_middle_of_anything_leaves_nothing_running(engine: E
         if row.attempt > 1:
             outcomes = [attempt.outcome for attempt in await runtime.attempts(row.id)]
             assert outcomes == ["interrupted"] * (row.attempt - 1) + ["completed"]
+
+
+async def test_what_was_claimed_and_never_began_goes_back_as_if_it_had_not_been(engine: Engine):
+    gate = Gate()
+    runtime = await engine.runtime(kind(gate, limit=50), pace=Pace(slots=50))
+    for n in range(30):
+        await runtime.enqueue_many([NewJob(kind="work", args={})] * 5)
+        await runtime.start()
+        for _ in range(n):
+            await asyncio.sleep(0.001)  # another moment each time
+        await runtime.stop(seconds(0))
+    began = Counter(gate.ids)
+    for row in await runtime.list(JobFilter(), limit=1000):
+        assert (row.attempt, row.spent) == (began[row.id], 0)
+        assert row.state is (JobState.RETRYABLE if began[row.id] else JobState.PENDING)
+        assert len(await runtime.attempts(row.id)) == began[row.id]
 
 
 async def test_a_stopped_runtime_starts_nothing_and_can_start_again(engine: Engine):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from delivery.errors import InvalidInput
+from delivery.errors import InvalidInput, TransactionConflict
 from delivery.jobs import Cancel, Discard, EnqueueOptions, JobFilter, JobState, NewJob, Retry
 
 from .engine import Engine, ended, seconds
@@ -201,3 +201,37 @@ async def test_of_many_at_once_one_is_new(engine: Engine, name: str):
     assert sum(result.is_new for result in answers) == 20
     assert len({result.id for result in answers}) == 20
     assert await runtimes[0].count(JobFilter()) == 20
+
+
+@pytest.mark.parametrize("name", ["work", "paired"])
+async def test_a_transaction_that_sees_only_its_beginning_adds_each_once(engine: Engine, name: str):
+    runtime = await engine.runtime(kind(), PAIRED)
+    pairs = [{"event": str(EVENT), "endpoint": str(UUID(int=n))} for n in range(3)]
+    stood = await runtime.enqueue(name, pairs[0], UNIQUE)
+    async with engine.transaction(steady=True) as tx:
+        jobs = [NewJob(kind=name, args=args, options=UNIQUE) for args in (*pairs, pairs[2])]
+        first, second, third, again = await runtime.with_(tx).enqueue_many(jobs)
+        assert await runtime.with_(tx).enqueue(name, pairs[1], UNIQUE) == second.id
+    assert [each.is_new for each in (first, second, third, again)] == [False, True, True, False]
+    assert (first.id, again.id) == (stood, third.id)
+    assert await runtime.count(JobFilter()) == 3
+
+
+@pytest.mark.parametrize("name", ["work", "paired"])
+async def test_a_transaction_that_cannot_see_the_job_that_stands_is_to_be_run_again(engine: Engine, name: str):
+    """It may neither add another nor name one that is not there for it."""
+    runtime = await engine.runtime(kind(), PAIRED)
+    args = {"event": str(EVENT), "endpoint": str(ENDPOINT)}
+
+    async def unseen() -> int:
+        async with engine.transaction(steady=True) as tx:
+            stood = await runtime.enqueue(name, args, UNIQUE)
+            with pytest.raises(TransactionConflict):
+                await runtime.with_(tx).enqueue(name, args, UNIQUE)
+            raise ZeroDivisionError(stood)
+
+    with pytest.raises(ZeroDivisionError) as rolled_back:
+        await unseen()
+    async with engine.transaction(steady=True) as tx:
+        assert await runtime.with_(tx).enqueue(name, args, UNIQUE) == rolled_back.value.args[0]
+    assert await runtime.count(JobFilter()) == 1

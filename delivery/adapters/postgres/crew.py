@@ -251,9 +251,7 @@ class Crew:
         job_id = flight.row["id"]
         if job_id in self.flights:  # the first claim was lost, with the server or by its lease; its try still runs
             memo = flight.row["memo"]
-            self.settler.add(
-                Result(id=job_id, lease=flight.lease, state="retryable", delay_s=STILL_RUNS_S, memo=memo)
-            )
+            self.settler.add(Result(id=job_id, lease=flight.lease, state="retryable", delay_s=STILL_RUNS_S, memo=memo))
             return
         self.flights[job_id] = flight
         self._idle.clear()

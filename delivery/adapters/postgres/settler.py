@@ -131,7 +131,7 @@ class Settler:
 
 def pause_s(failures: int) -> float:
     """Return how long to wait after so many failures in a row, however many they get to be."""
-    return min(0.1 * 2 ** min(failures, 10), 5.0)
+    return min(0.1 * 2.0 ** min(failures, 10), 5.0)
 
 
 def _columns(batch: Sequence[Result]) -> dict[str, Any]:
