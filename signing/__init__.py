@@ -12,9 +12,11 @@ A receiver, with the bytes of the request exactly as they came::
     webhook = WebhookVerifier("whsec_...").verify(body, request.headers)
     order = webhook.json()
 
-The wire format is Standard Webhooks, scheme `v1`, so either side may use any library that speaks it.
+The wire format is Standard Webhooks, so either side may use any library that speaks it. Scheme `v1` has one shared
+secret (`SigningSecret`); `v1a` is ed25519, with a `SigningKey` for the sender and a `PublicKey` for receivers.
 """
 
+from signing.ed25519 import PublicKey, SigningKey, jwks
 from signing.errors import (
     BodyTooLargeError,
     InvalidKeyError,
@@ -38,7 +40,9 @@ __all__ = [
     "MalformedHeaderError",
     "MissingHeaderError",
     "PayloadDecodeError",
+    "PublicKey",
     "SignatureMismatchError",
+    "SigningKey",
     "SigningSecret",
     "TimestampError",
     "VerificationError",
@@ -46,5 +50,6 @@ __all__ = [
     "WebhookError",
     "WebhookSigner",
     "WebhookVerifier",
+    "jwks",
     "parse_key",
 ]

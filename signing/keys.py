@@ -10,7 +10,9 @@ import secrets
 from collections.abc import Iterable
 from typing import ClassVar, NoReturn, Self
 
+from signing.ed25519 import PublicKey, SigningKey
 from signing.errors import InvalidKeyError
+from signing.keytext import check_text, decoded, without_prefix
 
 MIN_BYTES = 24
 MAX_BYTES = 64
@@ -47,19 +49,26 @@ class SigningSecret:
     def parse(cls, text: str, *, min_bytes: int = MIN_BYTES) -> Self:
         """Read a secret from its text form.
 
-        Padding may be left off. `min_bytes` may be lowered for a sender that hands out short secrets.
+        The prefix and the padding may be left off, as in the reference libraries. `min_bytes` may be lowered for
+        a sender that hands out short secrets.
 
         Raises:
-            InvalidKeyError: not `whsec_` and standard base64, or of the wrong length; never repeats the text.
+            InvalidKeyError: not standard base64 after `whsec_`, or of the wrong length; never repeats the text.
         """
-        _check_text(text)
-        if not text.startswith(cls.prefix):
-            raise InvalidKeyError(f"a signing secret starts with {cls.prefix} in lower case: copy all of it")
-        return cls(_decode_exactly(text.removeprefix(cls.prefix)), min_bytes=min_bytes)
+        if check_text(text).startswith((SigningKey.prefix, PublicKey.prefix)):
+            raise InvalidKeyError("this is an ed25519 key, not a shared secret: read it with parse_key")
+        if "_" in text:  # in no base64, so it has a prefix
+            text = without_prefix(text, cls.prefix)
+        return cls(decoded(text), min_bytes=min_bytes)
 
     def reveal(self) -> str:
         """Return the text form, to be shown once or stored sealed."""
         return self.prefix + base64.b64encode(self._raw).decode("ascii")
+
+    @property
+    def verifying_key(self) -> "SigningSecret":
+        """Return what a receiver verifies with: this very secret."""
+        return self
 
     def sign(self, content: bytes) -> str:
         """Return the base64 HMAC-SHA256 of `content`."""
@@ -90,37 +99,13 @@ class SigningSecret:
         raise TypeError("a SigningSecret is neither pickled nor copied: carry it sealed, and parse it where it is used")
 
 
-def parse_key(text: str) -> SigningSecret:
-    """Read a key of any supported kind; its prefix says which.
+def parse_key(text: str) -> SigningSecret | SigningKey | PublicKey:
+    """Read a key of any kind; its prefix says which, and without one it is a shared secret.
 
     Raises:
-        InvalidKeyError: no supported kind of key, or not well formed.
+        InvalidKeyError: no kind of key, or not well formed; never repeats the text.
     """
-    _check_text(text)
-    if text.startswith(("whsk_", "whpk_")):
-        raise InvalidKeyError("ed25519 keys (whsk_, whpk_) are not supported yet: use a whsec_ secret")
+    for kind in (SigningKey, PublicKey):
+        if check_text(text).startswith(kind.prefix):
+            return kind.parse(text)
     return SigningSecret.parse(text)
-
-
-def _check_text(text: str) -> None:
-    """Refuse what is no key text at all, with the likely cause."""
-    if not isinstance(text, str):
-        raise InvalidKeyError(f"a key is text such as whsec_..., not {type(text).__name__}: is the setting missing?")
-    if not text:
-        raise InvalidKeyError("the key is empty: is the setting missing?")
-    if text != text.strip():
-        raise InvalidKeyError("the key has a space or line break at an end: strip it (files often end with one)")
-
-
-def _decode_exactly(text: str) -> bytes:
-    """Decode standard base64, padded or not, that stands for its bytes in exactly one way."""
-    digits = text.rstrip("=")
-    padded = digits + "=" * (-len(digits) % 4)
-    try:
-        raw = base64.b64decode(padded, validate=True)
-    except ValueError:
-        raw = b""
-    if text not in (digits, padded) or base64.b64encode(raw).decode("ascii") != padded:
-        # Raised here, out of the handler: the decoder's error must not travel along.
-        raise InvalidKeyError("the key is not standard base64 (A-Z a-z 0-9 + /) after its prefix: copy all of it")
-    return raw

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from signing.ed25519 import SigningKey
 from signing.errors import InvalidKeyError
 from signing.keys import SigningSecret
 
@@ -21,19 +22,22 @@ _SECONDS_LIMIT = 10**15
 class WebhookSigner:
     """Sign messages with every key given, newest first, so that receivers can change keys at their own pace.
 
+    The keys may be of both kinds: then a message carries `v1` and `v1a` signatures, and receivers may change the
+    scheme as they change keys.
+
     Safe to share between threads and tasks. `clock` returns seconds since 1970.
 
     Raises:
         InvalidKeyError: no key, or something that is no signing key.
     """
 
-    def __init__(self, keys: Sequence[SigningSecret], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Sequence[SigningSecret | SigningKey], *, clock: Callable[[], float] = time.time) -> None:
         self._keys = tuple(keys)
         self._clock = clock
         if not self._keys:
             raise InvalidKeyError("a signer needs at least one key")
-        if not all(isinstance(key, SigningSecret) for key in self._keys):
-            raise InvalidKeyError("a signer takes a list of keys, not their text: pass [parse_key(text)]")
+        if not all(isinstance(key, SigningSecret | SigningKey) for key in self._keys):
+            raise InvalidKeyError("a signer takes a list of SigningSecret and SigningKey: pass [parse_key(text)]")
 
     def headers(self, message_id: str, body: bytes, *, timestamp: int | datetime | None = None) -> dict[str, str]:
         """Return the headers to send along with exactly these body bytes.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar, overload
 
+from signing.ed25519 import PublicKey, SigningKey
 from signing.errors import (
     BodyTooLargeError,
     InvalidKeyError,
@@ -74,7 +75,7 @@ class WebhookVerifier:
 
     def __init__(
         self,
-        *keys: str | SigningSecret,
+        *keys: str | SigningSecret | PublicKey,
         tolerance: float = 300,
         header_prefixes: Sequence[str] = ("webhook-",),
         max_body_bytes: int = 1024 * 1024,
@@ -86,7 +87,7 @@ class WebhookVerifier:
             raise ValueError("the tolerance is a finite number of seconds, 0 or more: it cannot be turned off")
         if isinstance(header_prefixes, str) or not header_prefixes:
             raise ValueError('header_prefixes is a list of prefixes, such as ("webhook-", "svix-")')
-        self._keys = tuple(key if isinstance(key, SigningSecret) else parse_key(key) for key in keys)
+        self._keys = tuple(_verifying(key) for key in keys)
         self._tolerance = tolerance
         self._prefixes = tuple(prefix.lower() for prefix in header_prefixes)
         self._max_body_bytes = max_body_bytes
@@ -126,6 +127,13 @@ class WebhookVerifier:
             raise TimestampError(f"signed over {self._tolerance:g} s ago", code="timestamp_too_old")
         if not seconds <= min(now + self._tolerance, _LAST_SECOND):
             raise TimestampError(f"signed over {self._tolerance:g} s ahead of our clock", code="timestamp_too_new")
+
+
+def _verifying(key: str | SigningSecret | PublicKey) -> SigningSecret | PublicKey:
+    parsed = key if isinstance(key, SigningSecret | SigningKey | PublicKey) else parse_key(key)
+    if isinstance(parsed, SigningKey):
+        raise InvalidKeyError("a signing key (whsk_) is the sender's secret: verify with its public key (whpk_)")
+    return parsed
 
 
 def _decode(body: bytes) -> Any:

@@ -21,7 +21,7 @@ from delivery.cli.output import decoded, shown
 from delivery.cli.parameters import DURATION
 from delivery.cli.receiver import Answer, Request, Unreadable, receiving
 from delivery.cli.signals import Stop, Stopped
-from signing import InvalidKeyError, VerificationError, WebhookVerifier, parse_key
+from signing import InvalidKeyError, VerificationError, WebhookVerifier
 
 #: Ids whose requests are counted; beyond it the oldest is forgotten.
 IDS_KEPT = 10_000
@@ -264,7 +264,7 @@ def _introduce(url: str, *, has_secret: bool, err: bool) -> None:
     click.echo(err=err)
 
 
-def _secrets(given: tuple[str, ...], file: Path | None) -> list[str]:
+def _verifier(given: tuple[str, ...], file: Path | None) -> WebhookVerifier | None:
     texts = list(given)
     if file is not None:
         try:
@@ -276,11 +276,9 @@ def _secrets(given: tuple[str, ...], file: Path | None) -> list[str]:
         if not texts:
             raise click.BadParameter(f"{file} holds no secret", param_hint="--secret-file")
     try:
-        for text in texts:
-            parse_key(text)
+        return WebhookVerifier(*texts) if texts else None
     except InvalidKeyError as error:
         raise click.BadParameter(str(error), param_hint="--secret") from None
-    return texts
 
 
 def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
@@ -294,7 +292,13 @@ def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65_535), help="0 = one that is free.")
-@click.option("--secret", "secrets", multiple=True, metavar="WHSEC", help="Verify with this secret; may be repeated.")
+@click.option(
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="KEY",
+    help="Verify with this secret (whsec_) or public key (whpk_); repeatable.",
+)
 @click.option("--secret-file", type=click.Path(path_type=Path), help="Read secrets from a file, one a line.")
 @click.option("--status", type=click.IntRange(200, 599), help="Play trouble: answer every request so.")
 @click.option("--delay", type=DURATION, default="0s", help="Play trouble: wait before answering, such as 2s.")
@@ -319,10 +323,10 @@ def listen(
     """
     if retry_after is not None and status is None:
         raise click.UsageError("--retry-after goes with --status: 429 or 503")
-    keys = _secrets(secrets, secret_file)
+    verifier = _verifier(secrets, secret_file)
     trouble = Trouble(status=status, delay=delay, retry_after=retry_after)
-    desk = Desk(WebhookVerifier(*keys) if keys else None, trouble, as_json=as_json, with_body=with_body)
-    introduce = partial(_introduce, has_secret=bool(keys), err=as_json)
+    desk = Desk(verifier, trouble, as_json=as_json, with_body=with_body)
+    introduce = partial(_introduce, has_secret=verifier is not None, err=as_json)
     try:
         with Stop() as stop:
             stop.run(_listen(desk, host=host, port=port, introduce=introduce))

@@ -35,8 +35,18 @@ def test_a_bad_secret_is_refused_by_its_own_class_too(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [c["secret"] for c in CASES if c["secret"].startswith(("whsk_", "whpk_"))])
-def test_an_ed25519_key_is_refused_by_name(text: str) -> None:
-    with pytest.raises(InvalidKeyError, match=r"ed25519 keys .* are not supported yet"):
+def test_an_ed25519_key_is_no_shared_secret(text: str) -> None:
+    with pytest.raises(InvalidKeyError, match="an ed25519 key, not a shared secret"):
+        SigningSecret.parse(text)
+
+
+def test_a_secret_without_its_prefix_is_taken_as_the_reference_libraries_take_it() -> None:
+    assert parse_key(TEXT.removeprefix("whsec_")) == parse_key(TEXT)
+
+
+@pytest.mark.parametrize("text", ["WHSEC_" + TEXT[6:], "Whsec_" + TEXT[6:], "whsig_" + TEXT[6:], "sk_live_51H"])
+def test_another_prefix_is_named_as_the_cause(text: str) -> None:
+    with pytest.raises(InvalidKeyError, match=r"prefix whsec_ is in lower case|starts with whsec_"):
         parse_key(text)
 
 

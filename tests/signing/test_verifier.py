@@ -136,7 +136,7 @@ def test_a_mismatch_is_answered_with_401() -> None:
 
 
 def test_a_verifier_without_proper_keys_is_refused() -> None:
-    for keys in [(), ("",), ("whsec_",), (None,), (NEW, "whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=")]:
+    for keys in [(), ("",), ("whsec_",), (None,), (NEW, "whpk_11qY")]:
         with pytest.raises(InvalidKeyError):
             WebhookVerifier(*keys)  # type: ignore[arg-type] # the point of the test
 

@@ -16,7 +16,7 @@ import pytest
 
 from delivery.cli.listen import pretty
 from delivery.cli.receiver import MAX_BODY_BYTES, MAX_HEAD_BYTES
-from signing import SigningSecret, WebhookSigner
+from signing import SigningKey, SigningSecret, WebhookSigner
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = SigningSecret.generate()
@@ -75,7 +75,7 @@ async def listening(*options: str, secret: SigningSecret | None = SECRET) -> Asy
             assert line, f"it ended: {introduction}"
             introduction += line
         listener = Listener(process, int(introduction.partition("127.0.0.1:")[2].partition("/")[0]))
-        unknown = secret is None and "--secret-file" not in options
+        unknown = secret is None and not {"--secret", "--secret-file"} & set(options)
         assert (f"tidings endpoints add http://127.0.0.1:{listener.port}/" in introduction) == unknown
         assert ("No secret" in introduction) == unknown
         yield listener
@@ -85,7 +85,9 @@ async def listening(*options: str, secret: SigningSecret | None = SECRET) -> Asy
             await process.communicate()
 
 
-def request(body: bytes = BODY, *, sent: bytes | None = None, key: SigningSecret = SECRET, more: str = "") -> bytes:
+def request(
+    body: bytes = BODY, *, sent: bytes | None = None, key: SigningSecret | SigningKey = SECRET, more: str = ""
+) -> bytes:
     """Write a signed request down; `sent` is the body that is sent in place of the signed one."""
     headers = "".join(f"{name}: {value}\r\n" for name, value in WebhookSigner([key]).headers(ID, body).items())
     sent = body if sent is None else sent
@@ -138,6 +140,13 @@ async def test_any_secret_of_a_file_verifies(tmp_path: Path):
     file.write_text(f"{SigningSecret.generate().reveal()}\n{SECRET.reveal()}\n")
     async with listening("--secret-file", str(file), secret=None) as listener:
         assert status(await listener.ask(request())) == 204
+        assert "✓ verified" in await listener.line()
+
+
+async def test_a_public_key_verifies_what_its_signing_key_signed():
+    key = SigningKey.generate()
+    async with listening("--secret", key.public_key.reveal(), secret=None) as listener:
+        assert status(await listener.ask(request(key=key))) == 204
         assert "✓ verified" in await listener.line()
 
 
@@ -316,6 +325,7 @@ async def test_a_reader_that_goes_away_ends_it_quietly():
     ("options", "advice"),
     [
         (["--secret", "whsec_short"], "--secret"),
+        (["--secret", SigningKey.generate().reveal()], "public key"),
         (["--secret-file", "/nowhere/at/all"], "cannot be read"),
         (["--secret-file", "/dev/zero"], "--secret"),
         (["--secret-file", "/dev/null"], "holds no secret"),
