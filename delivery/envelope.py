@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from delivery.channels import Reply
 from delivery.events import Event
 from subscriptions.headers import is_reserved
 
 #: Of every body that `body` builds.
 CONTENT_TYPE = "application/json"
+
+#: Put where a reply echoes a custom header's value, and the length below which it is no secret.
+MASK, SHORTEST_MASKED = b"[hidden]", 6
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -53,6 +58,31 @@ def merge_headers(custom: Iterable[tuple[str, str]], signed: Iterable[tuple[str,
     taken = {name for name, _ in ours}
     theirs = ((name.lower(), value) for name, value in custom if not is_reserved(name))
     return tuple((name, value) for name, value in theirs if name not in taken) + ours
+
+
+def masked(reply: Reply, custom: Iterable[tuple[str, str]]) -> Reply:
+    """Blot out an owner's header values that a receiver echoes, for replies are kept and shown unsealed.
+
+    A value of several words is one to hide as a whole, and by its last word, as in `Bearer <token>`.
+    """
+    hidden: set[bytes] = set()
+    for _, value in custom:
+        for text in {value, value.rpartition(" ")[2]}:
+            if len(text) >= SHORTEST_MASKED:
+                hidden |= {text.encode(), _quoted(text)[1:-1].encode()}
+    for secret in sorted(hidden, key=len, reverse=True):
+        headers = tuple((name, content.replace(secret, MASK)) for name, content in reply.headers)
+        reply = replace(reply, body=_masked_body(reply.body, secret), headers=headers)
+    return reply
+
+
+def _masked_body(body: bytes, secret: bytes) -> bytes:
+    """Blot out a secret, also one that the end of what is kept of a body cuts off."""
+    body = body.replace(secret, MASK)
+    for size in range(len(secret) - 1, SHORTEST_MASKED - 1, -1):
+        if body.endswith(secret[:size]):
+            return body[:-size] + MASK
+    return body
 
 
 def _quoted(text: str) -> str:

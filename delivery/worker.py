@@ -87,7 +87,8 @@ class DeliverWorker:
         if not holds_lease():
             raise Snooze(timedelta(0), Report(outcome="ours", code="lease_lost", detail="not sent: the lease was over"))
         try:
-            return await self._channel.send(message)
+            answer = await self._channel.send(message)
+            return envelope.masked(answer, parcel.endpoint.headers) if isinstance(answer, Reply) else answer
         except (RetryableError, PermanentError) as error:
             return error
 

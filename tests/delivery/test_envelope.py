@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delivery.envelope import CONTENT_TYPE, attempt_headers, body, merge_headers
+from delivery.channels import Reply
+from delivery.envelope import CONTENT_TYPE, attempt_headers, body, masked, merge_headers
 from delivery.events import Event
 from subscriptions.headers import RESERVED, RESERVED_PREFIXES
 
@@ -130,3 +131,22 @@ def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
         ("webhook-signature", "v1,x"),
     )
     assert CONTENT_TYPE == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("custom", "echoed", "kept"),
+    [
+        ([("Authorization", "Bearer t0ken-1")], b"you sent Bearer t0ken-1", b"you sent [hidden]"),
+        ([("Authorization", "Bearer t0ken-1")], b"token=t0ken-1&x", b"token=[hidden]&x"),
+        ([("X-Key", 'a"quote\\d')], b'{"x-key": "a\\"quote\\\\d"}', b'{"x-key": "[hidden]"}'),
+        ([("X-Key", "abcdef"), ("X-Longer", "abcdefghi")], b"abcdefghi abcdef", b"[hidden] [hidden]"),
+        ([("X-Key", "0123456789")], b"cut off at 01234567", b"cut off at [hidden]"),
+        ([("X-Tenant", "acme")], b"acme is down", b"acme is down"),
+    ],
+)
+def test_what_a_receiver_echoes_of_an_owners_headers_is_hidden(
+    custom: list[tuple[str, str]], echoed: bytes, kept: bytes
+) -> None:
+    reply = masked(Reply(status=400, headers=((b"x-said", echoed),), body=echoed), custom)
+    assert reply.body == kept
+    assert b"t0ken-1" not in reply.headers[0][1]
