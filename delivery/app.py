@@ -26,9 +26,11 @@ from delivery.adapters.postgres.parcels import PostgresDeliveries
 from delivery.adapters.postgres.recorder import PostgresRecorder
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
 from delivery.adapters.postgres.sealed import PostgresSealed
+from delivery.adapters.postgres.status import PostgresStatus
 from delivery.adapters.postgres.store import PostgresStore
 from delivery.adapters.postgres.switches import SETTINGS_CHANNEL, PostgresSwitches
 from delivery.adapters.postgres.upkeep import UpkeepSettings, upkeep
+from delivery.alerts import Alert, Limits, alerts
 from delivery.api.deliveries import DeliveryDesk
 from delivery.api.endpoints import Endpoints
 from delivery.api.events import Events
@@ -42,6 +44,7 @@ from delivery.jobs import JobKind, Runtime
 from delivery.relay import Relay, RelaySettings
 from delivery.sealing import KeyEncryptionKey, KeyRing
 from delivery.settings import Settings, read_settings
+from delivery.status import Status
 from delivery.vault import Vault
 from delivery.worker import DeliverWorker
 from subscriptions.errors import SubscriptionError
@@ -88,6 +91,11 @@ class App:
         if allowed is not None:
             await self._parts.switches.put("allow_local", allowed, by)
         return await self._parts.read_switches()
+
+    async def status(self) -> tuple[Status, Sequence[Alert]]:
+        """Look how the platform stands, and what of it needs attention; it costs little whatever waits."""
+        status = await self._parts.status.read()
+        return status, alerts(status, Limits(held=self.settings.xmin_alert))
 
     async def database(self) -> str:
         """Say in a line which database this is: server version, name, place; never a password."""
@@ -149,6 +157,8 @@ class _Parts:
         self.runtime = PostgresRuntime(
             database, [*kinds, *upkeep_kinds], periodics, _runtime_settings(settings), adopts=handler_kinds.adopted
         )
+        names = [kind.name for kind in (*kinds, *upkeep_kinds)]
+        self.status = PostgresStatus(database, names, [each.name for each in periodics], settings.retention)
         self.relay = self._new_relay()
         self.endpoints = Endpoints(
             self.unit,

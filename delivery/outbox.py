@@ -56,6 +56,12 @@ class Outbox(Protocol):
     async def asleep(self, sleeping: bool) -> None:
         """Say whether this relay sleeps, so that recording rings its doorbell only then."""
 
+    async def beat(self, relay: int, lasts: timedelta) -> None:
+        """Say that this relay looks for events, and will for that long."""
+
+    async def leave(self, relay: int) -> None:
+        """Say that this relay stops."""
+
 
 #: Failures of one row after which it is poisoned.
 POISON_AT = 5

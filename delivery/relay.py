@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -28,6 +29,8 @@ log = logging.getLogger("tidings.relay")
 BACKOFF_FIRST, BACKOFF_LAST = timedelta(seconds=2), timedelta(minutes=1)
 #: While awake, the doorbell is told at most this often, in seconds; it lapses after five.
 _AWAKE_EVERY_S = 2.0
+#: How often a relay says that it looks for events, in seconds, and for how long that is believed.
+_BEAT_EVERY_S, BEAT_LASTS = 10.0, timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class Relay:
         self._version = -1
         self._rung = asyncio.Event()
         self._told_awake = float("-inf")
+        self._id = secrets.randbits(62)  # random a process start
+        self._beat_at = float("-inf")
         self._stopping = False
         self.relayed = 0  #: events fanned out since the start
 
@@ -68,6 +73,7 @@ class Relay:
         failures = 0
         while not self._stopping:
             try:
+                await self._beat()
                 if not await self.turn():
                     await self._rest()
             except Exception as error:
@@ -82,6 +88,8 @@ class Relay:
                 failures = 0
         with suppress(TidingsError):
             await self._outbox.asleep(True)
+        with suppress(TidingsError):
+            await self._outbox.leave(self._id)
 
     async def turn(self) -> int:
         """Relay one batch, return how many rows it moved on.
@@ -136,6 +144,12 @@ class Relay:
                 text = f"{type(error).__name__}: {error}"
                 failures = await self._outbox.failed(event_id, text, BACKOFF_FIRST, BACKOFF_LAST)
                 log.error("event %s cannot be relayed (%d of %d): %s", event_id, failures, POISON_AT, error)
+
+    async def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self._beat_at > _BEAT_EVERY_S:
+            await self._outbox.beat(self._id, BEAT_LASTS)
+            self._beat_at = now
 
     async def _say_awake(self) -> None:
         now = time.monotonic()

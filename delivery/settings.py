@@ -114,6 +114,9 @@ class Settings(BaseSettings):
     #: How long settled deliveries, their attempts and events are kept; `never` (None) = they are never removed.
     retention: Retention = timedelta(days=30)
 
+    #: How long others may keep vacuum from removing dead rows before `tidings status` has an alert.
+    xmin_alert: Span = timedelta(minutes=5)
+
     @property
     def dsn(self) -> str | None:
         """Return the connection string, for connecting only."""

@@ -41,6 +41,7 @@ CREATE TABLE tidings.outbox (
   error text,
   after_target text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX outbox_failed ON tidings.outbox (event_id) WHERE failures > 0;  -- none, as a rule: costs recording nothing
 
 -- The relay's doorbell. Empty (after a server crash, too) = nobody is awake, so recording rings.
 CREATE UNLOGGED TABLE tidings.doorbell (
@@ -181,6 +182,8 @@ CREATE INDEX job_done_lane ON tidings.job_done (lane, id);
 CREATE INDEX job_done_discarded ON tidings.job_done (id) WHERE state = 'discarded';
 -- What is kept for a day only; deliveries are kept longer and are not in it, so that their settle does not pay.
 CREATE INDEX job_done_other ON tidings.job_done (finished_at) WHERE state = 'completed' AND kind <> 'webhook.deliver';
+-- What ended of late: rows lie in the order of their time, so that a summary a megabyte finds them.
+CREATE INDEX job_done_finished ON tidings.job_done USING brin (finished_at) WITH (autosummarize = on);
 CREATE TABLE tidings.job_done_default PARTITION OF tidings.job_done DEFAULT;
 
 CREATE TABLE tidings.attempt (
@@ -198,6 +201,7 @@ CREATE TABLE tidings.attempt (
   next_at timestamptz
 ) PARTITION BY RANGE (started_at);
 CREATE INDEX attempt_job ON tidings.attempt (job_id);
+CREATE INDEX attempt_started ON tidings.attempt USING brin (started_at) WITH (autosummarize = on);
 CREATE TABLE tidings.attempt_default PARTITION OF tidings.attempt DEFAULT;
 
 -- What makes a job unique while it is kept. Deliveries: a time-ordered key; other kinds: a digest, only if asked.
@@ -229,6 +233,12 @@ INSERT INTO tidings.shard (id) SELECT generate_series(0, 63);
 
 -- Who works, so that shards can be shared out evenly. Lost with a server crash, and then written again.
 CREATE UNLOGGED TABLE tidings.worker (
+  id bigint PRIMARY KEY,
+  until timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+-- Which relays look for events. Lost with a server crash, and then written again.
+CREATE UNLOGGED TABLE tidings.relay (
   id bigint PRIMARY KEY,
   until timestamptz NOT NULL
 ) WITH (fillfactor = 50);

@@ -6,11 +6,13 @@ import base64
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from delivery.alerts import Alert
 from delivery.attempts import Attempt
 from delivery.channels import Fault, Reply
 from delivery.cli.output import decoded, moment
 from delivery.events import Event, JsonText, Relaying
-from delivery.jobs import JobRow, KindOverview, PeriodicRow
+from delivery.jobs import FINAL_STATES, JobRow, KindOverview, PeriodicRow
+from delivery.status import Holder, KindStatus, Status, TableSize, UpkeepStatus
 from subscriptions.model import (
     Endpoint,
     EndpointTarget,
@@ -180,6 +182,43 @@ def key_use(one: KeyUse) -> JsonObject:
     return {"id": one.id, "seals": one.seals, "is_there": one.is_there, "values": one.values}
 
 
+def status(one: Status) -> JsonObject:
+    """Describe how the platform stands."""
+    return {
+        "at": moment(one.at),
+        "clock_skew_s": one.skew.total_seconds(),
+        "workers": one.workers,
+        "relays": one.relays,
+        "is_led": one.is_led,
+        "waiting_events": one.outbox.waiting,
+        "oldest_waiting": moment(one.outbox.oldest),
+        "poisoned_events": one.outbox.poisoned,
+        "due_jobs": sum(each.due for each in one.kinds),
+        "jobs": [kind_status(each) for each in one.kinds],
+        "settled_last_hour": one.settled,
+        "discarded_last_hour": one.discarded,
+        "upkeep": [_upkeep(each) for each in one.upkeep],
+        "holders": [_holder(each) for each in one.holders],
+        "default_partitions": list(one.strays),
+        "tables": [_table(each) for each in one.tables],
+    }
+
+
+def kind_status(one: KindStatus) -> JsonObject:
+    """Describe how one kind of jobs stands now."""
+    return {
+        "kind": one.kind,
+        "due": one.due,
+        "oldest_due": moment(one.oldest_due),
+        "last_hour": {state.value: one.ended.get(state, 0) for state in FINAL_STATES},
+    }
+
+
+def alert(one: Alert) -> JsonObject:
+    """Describe what needs attention."""
+    return {"code": one.code, "message": one.message, "advice": one.advice}
+
+
 def periodic(one: PeriodicRow) -> JsonObject:
     """Describe how one periodic stands."""
     return {
@@ -213,6 +252,36 @@ def _relay(relaying: Relaying) -> JsonObject:
         "next_at": moment(relaying.next_at),
         "error": relaying.error,
         "poisoned": relaying.poisoned,
+    }
+
+
+def _upkeep(one: UpkeepStatus) -> JsonObject:
+    return {
+        "name": one.name,
+        "every_s": one.every.total_seconds(),
+        "last_tick": moment(one.last_tick),
+        "last_job": one.last_job,
+        "last_state": one.state,
+    }
+
+
+def _holder(one: Holder) -> JsonObject:
+    return {
+        "what": one.what,
+        "name": one.name,
+        "transactions": one.transactions,
+        "held_s": None if one.held is None else one.held.total_seconds(),
+    }
+
+
+def _table(one: TableSize) -> JsonObject:
+    return {
+        "name": one.name,
+        "rows": one.rows,
+        "bytes": one.total,
+        "heap_bytes": one.heap,
+        "index_bytes": one.indexes,
+        "toast_bytes": one.toast,
     }
 
 

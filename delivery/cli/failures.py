@@ -1,6 +1,6 @@
 """What an error becomes: one line on standard error that says what to do next, and an exit code.
 
-0 = done, 1 = failed, 2 = used wrongly, 130 = Ctrl-C, 143 = SIGTERM.
+0 = done, 1 = failed, 2 = used wrongly, 3 = `status --check` has alerts, 130 = Ctrl-C, 143 = SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from delivery.errors import TidingsError
 from signing import WebhookError
 from subscriptions.errors import SubscriptionError
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+FAILED, MISUSED, ALERTED, INTERRUPTED = 1, 2, 3, 130
 
 #: Errors that were raised on purpose: their message is for the person.
 MEANT = (TidingsError, SubscriptionError, WebhookError)

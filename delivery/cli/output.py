@@ -83,11 +83,19 @@ def span(length: timedelta) -> str:
     return " ".join(parts)
 
 
+def size(number: int) -> str:
+    """Return a number of bytes in the unit that suits it, such as `12.3 MB`."""
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB")):
+        if number >= 1024**power:
+            return f"{number / 1024**power:.1f} {unit}"
+    return f"{number / 1024:.0f} kB"
+
+
 def counted(number: int, what: str) -> str:
     """Return a number of things, such as `1 delivery`, `2 deliveries`."""
     if number == 1:
         return f"1 {what}"
-    return f"{number} {what[:-1]}ies" if what.endswith("y") else f"{number} {what}s"
+    return f"{number} {what[:-1]}ies" if re.search("[^aeiou]y$", what) else f"{number} {what}s"
 
 
 def _escaped(char: str) -> str:

@@ -148,7 +148,8 @@ def _set_debug(_ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 130 ended by Ctrl-C, 143 cut short by SIGTERM.",
+    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 3 `status --check` has alerts, 130 ended by Ctrl-C,"
+    " 143 cut short by SIGTERM.",
 )
 @DSN
 @HOME

@@ -298,6 +298,17 @@ async def test_the_doorbell_is_told_when_the_relay_wakes_and_when_it_sleeps(post
     assert not awake()
 
 
+async def test_a_relay_is_known_while_it_runs(post: Post) -> None:
+    def known() -> int:
+        return len(post.sql.execute("SELECT FROM tidings.relay WHERE until > now()").fetchall())
+
+    post.sql.execute("INSERT INTO tidings.relay VALUES (1, now() - interval '1 s')")  # went without a word
+    async with running(post.relay):
+        await eventually(known)
+    assert known() == 0
+    assert not post.sql.execute("SELECT FROM tidings.relay").fetchall()
+
+
 async def test_stopping_while_the_database_is_away_ends_it(post: Post) -> None:
     async with running(post.relay):
         await post.database.close()

@@ -41,6 +41,8 @@ LAST_S = 5.0
 STILL_RUNS_S = 1.0
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
+#: Between two sweeps that nothing asks for: so many times what the last one took, in seconds no more than this.
+SWEEP_SPACING, LONGEST_SWEEP_PAUSE_S = 100, 60.0
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -76,6 +78,7 @@ class Crew:
         self.stopping = False
         self._dragging = 0
         self._claiming = asyncio.Lock()
+        self._sweep_took = 0.0
         self._claim_called: float | None = None  # on `boot_time`, while a claim is under way
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
@@ -163,19 +166,24 @@ class Crew:
 
     async def _sweep_forever(self) -> None:
         """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs."""
-        spent = 0.0
         while True:
-            pause = max(self._settings.poll.total_seconds(), 100 * spent)
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout(self._sweep_pause()):
                     await self.territory.sweep_now.wait()
             except TimeoutError:
                 pass  # the poll
             self.territory.sweep_now.clear()
-            began = now()
-            await self._guard("sweep lanes", self.territory.sweep)
+            await self._guard("sweep lanes", self._sweep)
             self._wake.set()
-            spent = now() - began
+
+    async def _sweep(self) -> None:
+        began = now()
+        await self.territory.sweep()
+        self._sweep_took = now() - began  # of one that failed nothing follows: the database was away
+
+    def _sweep_pause(self) -> float:
+        poll = self._settings.poll.total_seconds()
+        return max(poll, min(SWEEP_SPACING * self._sweep_took, LONGEST_SWEEP_PAUSE_S))
 
     async def _claim_forever(self) -> None:
         while True:

@@ -52,6 +52,14 @@ class PostgresOutbox:
         name = "mark_asleep" if sleeping else "mark_awake"
         await self._database.fetch(statement(name), {}, quick=True)
 
+    async def beat(self, relay: int, lasts: timedelta) -> None:
+        """Say that this relay looks for events."""
+        await self._database.fetch(statement("beat_relay"), {"relay": relay, "lasts": lasts}, quick=True)
+
+    async def leave(self, relay: int) -> None:
+        """Say that this relay stops."""
+        await self._database.fetch(statement("forget_relay"), {"relay": relay}, quick=True)
+
 
 class _Batch:
     """`delivery.outbox.OutboxBatch`, on one open transaction."""

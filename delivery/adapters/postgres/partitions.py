@@ -39,6 +39,8 @@ from delivery.adapters.postgres.days import DAY, Shelf, Table, midnight, oldest_
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import TidingsError
 
+#: The kind, and periodic, that makes them.
+PARTITIONS = "tidings.partitions"
 #: How long to wait for a lock at a time, and so how long others wait behind it; how often, and how far apart.
 LOCK_WAIT = timedelta(milliseconds=100)
 TRIES, PAUSE_S = 5, 0.3

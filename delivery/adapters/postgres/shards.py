@@ -57,6 +57,8 @@ class Shards:
         if self._shares:
             [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
             share = -(-SHARDS // row["workers"])
+            if row["gone"]:
+                log.warning("%d workers went without a word; their jobs run again as their leases end", row["gone"])
         if self.owned:
             kept = await self._database.fetch(statement("renew_shards"), me | {"shards": list(self.owned)}, quick=True)
             self._keep({r["id"] for r in kept})

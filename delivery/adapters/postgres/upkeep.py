@@ -21,12 +21,21 @@ from uuid import UUID
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import ATTEMPT, DONE, EVENT, IDENTITY, first_id, midnight, oldest_kept
-from delivery.adapters.postgres.partitions import Busy, Turn, database_now, drop_partitions, make_partitions, step
+from delivery.adapters.postgres.partitions import (
+    PARTITIONS,
+    Busy,
+    Turn,
+    database_now,
+    drop_partitions,
+    make_partitions,
+    step,
+)
+from delivery.adapters.postgres.reports import reports
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
 from delivery.jobs import Job, JobKind, Periodic
 
-PARTITIONS, CLEANUP, EXPIRE = "tidings.partitions", "tidings.cleanup", "tidings.expire"
+CLEANUP, EXPIRE = "tidings.cleanup", "tidings.expire"
 #: Rows that one statement looks at.
 BATCH = 2_000
 #: How long completed jobs of other kinds than deliveries are kept.
@@ -73,7 +82,8 @@ def upkeep(
         Periodic(name=CLEANUP, kind=CLEANUP, every=hourly),
         Periodic(name=EXPIRE, kind=EXPIRE, every=often),
     ]
-    return declared, periodics
+    told, looks = reports(database, lease=settings.lease)
+    return [*declared, *told], [*periodics, *looks]
 
 
 async def cleanup(

@@ -16,6 +16,7 @@ from delivery.cli.output import (
     json_text,
     moment,
     shown,
+    size,
     shown_block,
     span,
     write_table,
@@ -121,4 +122,11 @@ def test_instants_are_in_utc():
 
 def test_things_are_counted():
     assert [counted(n, "delivery") for n in (0, 1, 2)] == ["0 deliveries", "1 delivery", "2 deliveries"]
-    assert counted(2, "event") == "2 events"
+    assert [counted(2, each) for each in ("event", "relay")] == ["2 events", "2 relays"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 kB"), (2048, "2 kB"), (2**20, "1.0 MB"), (3 * 2**29, "1.5 GB"), (2**41, "2.0 TB")]
+)
+def test_sizes_are_read_in_a_unit_that_suits_them(number: int, text: str):
+    assert size(number) == text

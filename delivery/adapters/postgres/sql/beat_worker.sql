@@ -1,7 +1,8 @@
--- Say that this worker lives; returns how many do.
-WITH gone AS (DELETE FROM tidings.worker WHERE until < now()),
+-- Say that this worker lives; returns how many do, and how many went without a word and are forgotten.
+WITH gone AS (DELETE FROM tidings.worker WHERE until < now() AND id <> %(worker)s RETURNING id),
 me AS (
   INSERT INTO tidings.worker (id, until) VALUES (%(worker)s, now() + %(lease_for)s)
   ON CONFLICT (id) DO UPDATE SET until = excluded.until
 )
-SELECT count(*) + 1 AS workers FROM tidings.worker WHERE id <> %(worker)s AND until >= now()
+SELECT count(*) + 1 AS workers, (SELECT count(*) FROM gone) AS gone
+FROM tidings.worker WHERE id <> %(worker)s AND until >= now()

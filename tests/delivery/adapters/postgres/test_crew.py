@@ -180,3 +180,25 @@ async def test_a_step_that_fails_in_any_way_is_taken_again(dsn: str) -> None:
         await asyncio.sleep(0.5)
         database.broken = frozenset()
         await eventually(lambda: added <= ran, within=20)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.3), (0.02, 2.0), (25.0, 60.0)])
+async def test_sweeps_are_spaced_by_what_they_take_within_a_bound(dsn: str, took: float, pause: float) -> None:
+    async def nothing(_job: Job) -> None: ...
+
+    async with working(dsn, nothing) as (runtime, _):
+        runtime._crew._sweep_took = took
+        assert runtime._crew._sweep_pause() == pause
+
+
+async def test_a_sweep_that_failed_holds_up_none_after_it(dsn: str) -> None:
+    """Else an hour without a database would be followed by four days without a sweep."""
+
+    async def nothing(_job: Job) -> None: ...
+
+    async with working(dsn, nothing) as (runtime, troubled):
+        troubled.broken = frozenset({"sweep_lanes"})
+        await asyncio.sleep(1.5)
+        troubled.broken = frozenset()
+        await eventually(lambda: runtime._crew._sweep_took > 0)
+        assert runtime._crew._sweep_took < 1

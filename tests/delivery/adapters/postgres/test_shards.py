@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from delivery.adapters.postgres.shards import SHARDS, Shards
 from delivery.adapters.postgres.statements import statement
 
@@ -14,6 +16,7 @@ class Office:
 
     def __init__(self, *, others: int = 0, free: range = range(SHARDS)) -> None:
         self.others = others
+        self.gone = 0  # workers whose beat ended, and that nobody has forgotten yet
         self.free = set(free)
         self.held: set[int] = set()
         self.known = False
@@ -31,7 +34,8 @@ class Office:
 
     def _beat(self, _: dict[str, Any]) -> list[dict[str, Any]]:
         self.known = True
-        return [{"workers": self.others + 1}]
+        gone, self.gone = self.gone, 0
+        return [{"workers": self.others + 1, "gone": gone}]
 
     def _release(self, parameters: dict[str, Any]) -> list[dict[str, Any]]:
         self.held -= set(parameters["shards"])
@@ -137,3 +141,11 @@ async def test_who_stops_gives_everything_back_and_is_forgotten() -> None:
 
 async def test_two_workers_have_two_names() -> None:
     assert Owner(Office()).shards.worker != Owner(Office()).shards.worker
+
+
+async def test_workers_that_went_without_a_word_are_told_of_once(caplog: pytest.LogCaptureFixture):
+    owner = Owner(office := Office(others=1))
+    office.gone = 2
+    await owner.shards.beat()
+    await owner.shards.beat()
+    assert [each.message.partition(" ")[0] for each in caplog.records] == ["2"]

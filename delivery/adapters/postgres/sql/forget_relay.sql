@@ -1,0 +1,2 @@
+-- This relay stops.
+DELETE FROM tidings.relay WHERE id = %(relay)s

@@ -1,0 +1,168 @@
+"""Which figures of a status need somebody's attention, and what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from delivery.status import MOST_COUNTED, Holder, OutboxStatus, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is still as it should be."""
+
+    backlog: int = 1000  #: events that wait for the relay, or jobs that are due
+    oldest: timedelta = timedelta(minutes=5)  #: how long the oldest of them may wait
+    discarded: float = 0.005  #: share of the deliveries that ended within the last hour
+    held: timedelta = timedelta(minutes=5)  #: how long vacuum may be kept from removing dead rows
+    held_transactions: int = 1_000_000  #: the same, where nobody knows how long
+    skew: timedelta = timedelta(seconds=60)  #: between the clocks of the database and of this process
+    taken_up: timedelta = timedelta(seconds=10)  #: how long work waits before somebody should have come for it
+    missed: int = 3  #: ticks that a periodic job may miss ...
+    overdue: timedelta = timedelta(minutes=15)  #: ... and how long that takes at least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One thing that needs attention, in two parts of a line."""
+
+    code: str  #: stable
+    message: str  #: what, with its figure; hostile where it names what others named
+    advice: str  #: what to do
+
+
+LIMITS = Limits()
+
+
+def alerts(status: Status, limits: Limits = LIMITS) -> list[Alert]:
+    """Return what needs attention, first what stops the work."""
+    parts = (_processes(status, limits), outbox_alerts(status.outbox, limits), _jobs(status, limits))
+    return [alert for part in (*parts, _database(status, limits), _upkeep(status, limits)) for alert in part]
+
+
+def outbox_alerts(outbox: OutboxStatus, limits: Limits = LIMITS) -> Iterator[Alert]:
+    """Return what in the outbox needs attention."""
+    if outbox.waiting > limits.backlog or outbox.age > limits.oldest:
+        yield Alert(
+            code="outbox_backlog",
+            message=f"waiting for the relay: {_counted(outbox.waiting, 'event')}, the oldest for {_span(outbox.age)}",
+            advice="see in the relays' logs what holds them up, or run more of them",
+        )
+    if outbox.poisoned:
+        yield Alert(
+            code="poisoned_events",
+            message=f"given up by the relay: {_counted(outbox.poisoned, 'event')}",
+            advice="`tidings events list --poisoned` shows why; repair that, then `tidings events requeue`",
+        )
+
+
+def _processes(status: Status, limits: Limits) -> Iterator[Alert]:
+    if not status.relays and status.outbox.age > limits.taken_up:
+        yield Alert(
+            code="no_relay",
+            message=f"no relay runs; waiting for one: {_counted(status.outbox.waiting, 'event')}",
+            advice="start `tidings up` or `tidings relay`; where one runs, its log says what holds it up",
+        )
+    late = [kind.due for kind in status.kinds if kind.oldest_due and status.at - kind.oldest_due > limits.taken_up]
+    if not status.workers and late:
+        yield Alert(
+            code="no_worker",
+            message=f"no worker runs; waiting for one: {_counted(sum(late), 'job')}",
+            advice="start `tidings up` or `tidings worker`; where one runs, its log says what holds it up",
+        )
+    if status.workers and not status.is_led:
+        yield Alert(
+            code="no_leader",
+            message=f"none of {_counted(status.workers, 'worker')} leads the periodic jobs",
+            advice="another takes over within seconds; where this lasts, the workers' logs say why not",
+        )
+
+
+def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
+    due = sum(kind.due for kind in status.kinds)
+    since, kind = min(((kind.oldest_due, kind.kind) for kind in status.kinds if kind.oldest_due), default=(None, ""))
+    age = timedelta(0) if since is None else status.at - since
+    if due > limits.backlog or age > limits.oldest:
+        yield Alert(
+            code="jobs_backlog",
+            message=f"due: {_counted(due, 'job')}, the oldest ({kind}) for {_span(age)}",
+            advice="`tidings deliveries list --state pending` shows whose; a slow endpoint, or too few workers",
+        )
+    if status.discarded > limits.discarded * status.settled:
+        share = status.discarded / status.settled
+        yield Alert(
+            code="discarded",
+            message=f"discarded of the last hour's deliveries: {status.discarded} of {status.settled} ({share:.2%})",
+            advice="see why with `tidings deliveries list --state discarded`, then `tidings deliveries replay`",
+        )
+
+
+def _database(status: Status, limits: Limits) -> Iterator[Alert]:
+    holder = next((holder for holder in status.holders if _holds_long(holder, limits)), None)
+    if holder is not None:
+        span = "" if holder.held is None else f" for {_span(holder.held)}"
+        age = _counted(holder.transactions, "transaction")
+        yield Alert(
+            code="xmin_held",
+            message=f"{holder.what} {holder.name} holds vacuum back{span}, {age}",
+            advice=_LET_GO[holder.what],
+        )
+    if abs(status.skew) > limits.skew:
+        way = "ahead of" if status.skew > timedelta(0) else "behind"
+        yield Alert(
+            code="clock_skew",
+            message=f"the database's clock is {_span(abs(status.skew))} {way} this machine's",
+            advice="set both clocks by NTP; receivers refuse signatures whose time is far off",
+        )
+    if status.strays:
+        yield Alert(
+            code="default_partition",
+            message=f"rows of {' and '.join(status.strays)} lie in the DEFAULT partition",
+            advice="`tidings periodic run tidings.partitions` moves them; its last job says what stood in the way",
+        )
+
+
+_LET_GO = {
+    "session": "end that transaction; `SELECT pg_terminate_backend(pid)` does it by force",
+    "prepared transaction": "`COMMIT PREPARED` or `ROLLBACK PREPARED` it",
+    "replication slot": "see that its standby follows, or drop the slot",
+}
+
+
+def _holds_long(holder: Holder, limits: Limits) -> bool:
+    if holder.held is None:
+        return holder.transactions > limits.held_transactions
+    return holder.held > limits.held
+
+
+def _upkeep(status: Status, limits: Limits) -> Iterator[Alert]:
+    for each in status.upkeep:
+        if each.last_tick is None:
+            continue
+        age = status.at - each.last_tick
+        if age > max(limits.missed * each.every, limits.overdue):
+            yield Alert(
+                code="upkeep_overdue",
+                message=f"{each.name} was last due to run {_span(age)} ago, and is every {_span(each.every)}",
+                advice="a worker must run for it: `tidings up` or `tidings worker`",
+            )
+        elif each.state == "discarded":
+            yield Alert(
+                code="upkeep_failed",
+                message=f"the last {each.name} failed in every attempt",
+                advice=f"`tidings jobs show {each.last_job} --any-owner` shows why",
+            )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number}{' or more' * (number == MOST_COUNTED)} {what}{'s' * (number != 1)}"
+
+
+def _span(length: timedelta) -> str:
+    seconds = length.total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
