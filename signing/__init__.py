@@ -12,6 +12,8 @@ A receiver, with the bytes of the request exactly as they came::
     webhook = WebhookVerifier("whsec_...").verify(body, request.headers)
     order = webhook.json()
 
+The same call reads other senders' signatures: `WebhookVerifier(secret, reader=GITHUB)`.
+
 The wire format is Standard Webhooks, so either side may use any library that speaks it. Scheme `v1` has one shared
 secret (`SigningSecret`); `v1a` is ed25519, with a `SigningKey` for the sender and a `PublicKey` for receivers.
 """
@@ -30,11 +32,19 @@ from signing.errors import (
 )
 from signing.headers import HeadersLike
 from signing.keys import SigningSecret, parse_key
+from signing.payload import VerifiedWebhook
+from signing.readers import GITHUB, SHOPIFY, SLACK, STRIPE, SVIX
 from signing.signature import WebhookSigner
-from signing.verifier import VerifiedWebhook, WebhookVerifier
+from signing.verifier import Diagnosis, WebhookVerifier
 
 __all__ = [
+    "GITHUB",
+    "SHOPIFY",
+    "SLACK",
+    "STRIPE",
+    "SVIX",
     "BodyTooLargeError",
+    "Diagnosis",
     "HeadersLike",
     "InvalidKeyError",
     "MalformedHeaderError",

@@ -1,72 +1,48 @@
 """Verify a request: who sent it, when, and that its body arrived as it was signed."""
 
-import json
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar, overload
 
-from signing.ed25519 import PublicKey, SigningKey
-from signing.errors import (
-    BodyTooLargeError,
-    InvalidKeyError,
-    PayloadDecodeError,
-    SignatureMismatchError,
-    TimestampError,
-)
-from signing.headers import HeadersLike, SignedHeaders
-from signing.keys import SigningSecret, parse_key
-from signing.signature import check_body, signed_content
+from signing.ed25519 import PublicKey
+from signing.errors import BodyTooLargeError, InvalidKeyError, SignatureMismatchError, TimestampError, VerificationError
+from signing.headers import HeadersLike
+from signing.keys import SigningSecret
+from signing.payload import VerifiedWebhook
+from signing.readers import Key, Reader, standard
+from signing.signature import check_body
 
-T = TypeVar("T")
+#: A key as its text, or read already.
+KeyLike = str | SigningSecret | PublicKey
+#: Finds the keys of a request: (the id it claims, where its headers hold one; its headers) -> keys. What it is
+#: handed is not verified yet.
+FindKeys = Callable[[str | None, HeadersLike], Iterable[KeyLike]]
 
 _LAST_SECOND = 253_402_300_799  # of the year 9999, the last a datetime can tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifiedWebhook:
-    """A request that proved who sent it."""
+class Diagnosis:
+    """One reason why a request does not verify. It names no key, no signature and nothing of the body."""
 
-    id: str  #: names the event; the same on every retry, so remember it to process an event once
-    timestamp: datetime  #: when this attempt was signed, UTC
-    body: bytes = field(repr=False)  #: as received
-    scheme: str  #: of the signature that matched, such as `v1`
-    key_index: int  #: which of the verifier's keys matched, counted from 0
-
-    @overload
-    def json(self) -> Any: ...
-    @overload
-    def json(self, model: type[T]) -> T: ...
-    def json(self, model: type[T] | None = None) -> Any:
-        """Decode the body; into `model`, if one is given.
-
-        A model that has `model_validate_json` is handed the bytes; another is called with the decoded value.
-
-        Raises:
-            PayloadDecodeError: not JSON, or the model refused it. The model's own error, which may quote the
-                payload, is its `__cause__`.
-        """
-        if model is None:
-            return _decode(self.body)
-        build: Any = getattr(model, "model_validate_json", None)
-        value = self.body if build else _decode(self.body)
-        try:
-            return build(value) if build else model(value)  # type: ignore[call-arg] # what a model takes
-        except (ValueError, TypeError, LookupError) as error:
-            raise PayloadDecodeError(f"the body does not fit {model.__name__}") from error
+    code: str  #: stable, such as `body_newline_added`
+    message: str  #: what is wrong, and what to do
+    is_proven: bool = True  #: a signature matched once this was undone, or the headers show it; else a suspicion
 
 
 class WebhookVerifier:
     """Check signed requests against one or more keys; any key may match, which is how keys are rotated.
 
+    In place of keys, one function may find them for each request, as a receiver with many senders needs.
     `tolerance` is how many seconds a request's timestamp may lie from now, either way, both ends included.
     `header_prefixes` are the header families to read, preferred first; others may be added, such as `svix-`.
+    `reader` is for senders that sign in a way of their own, as `signing.readers` lists them.
     `clock` returns seconds since 1970. Safe to share between threads and tasks.
 
     Not promised: that a request comes once. While the tolerance lasts, whoever saw a genuine one may send it
-    again, and its sender's retries come later still: remember `VerifiedWebhook.id`.
+    again, and its sender's retries come later still: a `ReplayGuard` remembers `VerifiedWebhook.id`.
 
     Raises:
         InvalidKeyError: no key, or one that cannot be used.
@@ -75,71 +51,122 @@ class WebhookVerifier:
 
     def __init__(
         self,
-        *keys: str | SigningSecret | PublicKey,
+        *keys: KeyLike | FindKeys,
         tolerance: float = 300,
         header_prefixes: Sequence[str] = ("webhook-",),
+        reader: Reader | None = None,
         max_body_bytes: int = 1024 * 1024,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if not keys:
-            raise InvalidKeyError("a verifier needs at least one key")
         if not (math.isfinite(tolerance) and tolerance >= 0):
             raise ValueError("the tolerance is a finite number of seconds, 0 or more: it cannot be turned off")
-        if isinstance(header_prefixes, str) or not header_prefixes:
-            raise ValueError('header_prefixes is a list of prefixes, such as ("webhook-", "svix-")')
-        self._keys = tuple(_verifying(key) for key in keys)
+        self._reader = standard(header_prefixes) if reader is None else reader
+        self._find_keys = _finder(keys, self._reader)
         self._tolerance = tolerance
-        self._prefixes = tuple(prefix.lower() for prefix in header_prefixes)
         self._max_body_bytes = max_body_bytes
         self._clock = clock
 
+    @property
+    def max_body_bytes(self) -> int:
+        """Return how many bytes a body may have: who reads it may stop beyond."""
+        return self._max_body_bytes
+
     def verify(self, body: bytes, headers: HeadersLike, *, now: float | None = None) -> VerifiedWebhook:
-        """Return the verified request, or raise; the body is never parsed here.
+        """Return the verified request, or raise; the body is never parsed before it is verified.
 
         `body` is what came over the wire, before decoding; `now` (seconds since 1970) overrides the clock.
 
         Raises:
             VerificationError: and nothing else, whatever the headers and the bytes of the body are.
             TypeError: the body is not bytes; that is a fault of the caller, not of the request.
+            InvalidKeyError: the function that finds keys found one that cannot be used.
         """
         check_body(body)
-        if len(body) > self._max_body_bytes:
-            raise BodyTooLargeError(f"the body is over {self._max_body_bytes} bytes")
-        claimed = SignedHeaders.read(headers, self._prefixes)
-        seconds = int(claimed.timestamp)
-        self._check_time(seconds, self._clock() if now is None else now)
-        content = signed_content(claimed.id, claimed.timestamp, body)
-        for index, key in enumerate(self._keys):
-            signatures = claimed.of(key.scheme)
+        self.check_size(len(body))
+        if isinstance(headers, Iterator):
+            headers = list(headers)
+        claim = self._reader.read(headers)
+        timestamp = self._checked_time(claim.timestamp, self._clock() if now is None else now)
+        content = self._reader.content(claim, body)
+        for index, key in enumerate(self._find_keys(claim.id, headers)):
+            signatures = claim.of(key.scheme)
             if signatures and key.verifies(content, signatures):
                 return VerifiedWebhook(
-                    id=claimed.id,
-                    timestamp=datetime.fromtimestamp(seconds, UTC),
+                    id=self._reader.identify(claim, body),
+                    timestamp=timestamp,
                     body=body,
                     scheme=key.scheme,
                     key_index=index,
                 )
         raise SignatureMismatchError("no signature matches: check the key, and that the body is unchanged")
 
-    def _check_time(self, seconds: int, now: float) -> None:
+    def explain(
+        self,
+        body: object,
+        headers: HeadersLike,
+        *,
+        now: float | None = None,
+        other_keys: Mapping[str, KeyLike] | None = None,
+    ) -> list[Diagnosis]:
+        """Say why a request does not verify, by trying; the surest reason first, and nothing where it verifies.
+
+        For development: it takes up to seconds, and its answers are for whoever holds the keys, not for the
+        sender. `body` may also be what a framework made of it. `other_keys`, by name, are tried too: a secret of
+        another endpoint is a common mistake.
+        """
+        from signing.diagnosis import Case, diagnose
+
+        if isinstance(headers, Iterator):
+            headers = list(headers)
+        now = self._clock() if now is None else now
+        if isinstance(body, bytes):
+            try:
+                self.verify(body, headers, now=now)
+            except BodyTooLargeError as error:
+                return [Diagnosis(code=error.code, message=f"{error}: raise max_body_bytes, if they are to be taken")]
+            except VerificationError:
+                pass
+            else:
+                return []
+        case = Case(
+            body=body,
+            headers=headers,
+            reader=self._reader,
+            find_keys=self._find_keys,
+            others={name: self._reader.read_key(key) for name, key in (other_keys or {}).items()},
+            now=now,
+            tolerance=self._tolerance,
+        )
+        return diagnose(case)
+
+    def check_size(self, size: int) -> None:
+        """Refuse a body of so many bytes, before it is read.
+
+        Raises:
+            BodyTooLargeError: it is over the limit.
+        """
+        if size > self._max_body_bytes:
+            raise BodyTooLargeError(f"the body is over {self._max_body_bytes} bytes")
+
+    def _checked_time(self, text: str | None, now: float) -> datetime | None:
+        if text is None:
+            return None
+        seconds = int(text)
         # Asked this way round, a clock that is not a number refuses everything.
         if not now - self._tolerance <= seconds:
             raise TimestampError(f"signed over {self._tolerance:g} s ago", code="timestamp_too_old")
         if not seconds <= min(now + self._tolerance, _LAST_SECOND):
             raise TimestampError(f"signed over {self._tolerance:g} s ahead of our clock", code="timestamp_too_new")
+        return datetime.fromtimestamp(seconds, UTC)
 
 
-def _verifying(key: str | SigningSecret | PublicKey) -> SigningSecret | PublicKey:
-    parsed = key if isinstance(key, SigningSecret | SigningKey | PublicKey) else parse_key(key)
-    if isinstance(parsed, SigningKey):
-        raise InvalidKeyError("a signing key (whsk_) is the sender's secret: verify with its public key (whpk_)")
-    return parsed
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        pass
-    # Raised here, out of the handler: the decoder's error holds the whole body and must not travel along.
-    raise PayloadDecodeError("the body is not JSON")
+def _finder(keys: tuple[KeyLike | FindKeys, ...], reader: Reader) -> Callable[[str | None, HeadersLike], list[Key]]:
+    if not keys:
+        raise InvalidKeyError("a verifier needs at least one key")
+    [first, *more] = keys
+    if callable(first):
+        if more:
+            raise InvalidKeyError("a verifier takes keys, or one function that finds them: not both")
+        return lambda id_, headers: [reader.read_key(key) for key in first(id_, headers)]
+    parsed = [reader.read_key(key) for key in keys]
+    return lambda _id, _headers: parsed
