@@ -21,19 +21,23 @@ secret (`SigningSecret`); `v1a` is ed25519, with a `SigningKey` for the sender a
 from signing.ed25519 import PublicKey, SigningKey, jwks
 from signing.errors import (
     BodyTooLargeError,
+    DuplicateWebhookError,
     InvalidKeyError,
     MalformedHeaderError,
     MissingHeaderError,
     PayloadDecodeError,
+    RawBodyError,
     SignatureMismatchError,
     TimestampError,
     VerificationError,
     WebhookError,
+    WebhookInProgressError,
 )
 from signing.headers import HeadersLike
 from signing.keys import SigningSecret, parse_key
 from signing.payload import VerifiedWebhook
 from signing.readers import GITHUB, SHOPIFY, SLACK, STRIPE, SVIX
+from signing.replay import AsyncReplayStore, MemoryReplayStore, ReplayGuard, ReplayStore
 from signing.signature import WebhookSigner
 from signing.verifier import Diagnosis, WebhookVerifier
 
@@ -43,14 +47,20 @@ __all__ = [
     "SLACK",
     "STRIPE",
     "SVIX",
+    "AsyncReplayStore",
     "BodyTooLargeError",
     "Diagnosis",
+    "DuplicateWebhookError",
     "HeadersLike",
     "InvalidKeyError",
     "MalformedHeaderError",
+    "MemoryReplayStore",
     "MissingHeaderError",
     "PayloadDecodeError",
     "PublicKey",
+    "RawBodyError",
+    "ReplayGuard",
+    "ReplayStore",
     "SignatureMismatchError",
     "SigningKey",
     "SigningSecret",
@@ -58,6 +68,7 @@ __all__ = [
     "VerificationError",
     "VerifiedWebhook",
     "WebhookError",
+    "WebhookInProgressError",
     "WebhookSigner",
     "WebhookVerifier",
     "jwks",

@@ -11,7 +11,10 @@
     │   ├── TimestampError          400 timestamp_too_old, timestamp_too_new
     │   ├── SignatureMismatchError  401 no_match
     │   └── BodyTooLargeError       413 body_too_large
-    └── PayloadDecodeError          400 undecodable_payload: verified, but not JSON or not the model
+    ├── PayloadDecodeError          400 undecodable_payload: verified, but not JSON or not the model
+    ├── DuplicateWebhookError       200 already_done: acknowledge, so that the sender stops
+    ├── WebhookInProgressError      503 in_progress: being handled right now; try again      .retry_after
+    └── RawBodyError                500 raw_body_lost: a fault of the receiver, which read the body before
 
 A message is one line, safe to send back, and holds no key, body, header value or expected signature.
 `code` is stable: count and branch on it, not on the message.
@@ -75,3 +78,29 @@ class PayloadDecodeError(WebhookError):
 
     code: str = "undecodable_payload"  #: for metrics and branches
     http_status: int = 400  #: what to answer the sender
+
+
+class DuplicateWebhookError(WebhookError):
+    """The webhook was handled before: acknowledge it, and do nothing."""
+
+    code: str = "already_done"  #: for metrics and branches
+    http_status: int = 200  #: what to answer the sender, so that it stops
+
+
+class WebhookInProgressError(WebhookError):
+    """The same webhook is being handled, here or elsewhere: have it sent again."""
+
+    code: str = "in_progress"  #: for metrics and branches
+    http_status: int = 503  #: what to answer the sender
+    retry_after: int = 5  #: seconds, for a Retry-After header
+
+    def __init__(self, message: str, *, retry_after: int = 5) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RawBodyError(WebhookError):
+    """The bytes of the body are gone, so nothing can be verified: the message says who took them."""
+
+    code: str = "raw_body_lost"  #: for metrics and branches
+    http_status: int = 500  #: what to answer the sender: it will be right once the receiver is mended
