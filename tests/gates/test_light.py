@@ -13,7 +13,7 @@ from .source import PACKAGES, ROOT, Source, calls, check, dotted, imports, pytho
 
 HEAVY = (
     "httpx",
-    "httpcore",
+    "httptools",
     "psycopg",
     "pydantic",
     "click",

@@ -214,4 +214,4 @@ async def test_a_receiver_that_hangs_up_without_a_word_gets_it_again(platform: P
         assert await platform.ended() == {"completed": 1}
     [delivery] = await platform.deliveries()
     tries = await platform.app.jobs.attempts(delivery.id)
-    assert [each.report.code for each in tries] == ["connection_reset", "http_200"]
+    assert [each.report.code for each in tries] == ["connection_closed", "http_200"]

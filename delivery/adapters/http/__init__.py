@@ -1,11 +1,10 @@
-"""Send over HTTP, to vetted addresses only. The only home of httpx and httpcore."""
+"""Send over HTTP, to vetted addresses only. The only home of httpx and httptools."""
 
 from .channel import HttpChannel
 from .guard import LOCAL, Allowance, Allowed, Blocked, Guard, Verdict
 from .pool import Limits
 from .registration import blocked_url
 from .resolver import Resolver, SystemResolver
-from .transport import GuardedTransport
 
 __all__ = [
     "LOCAL",
@@ -13,7 +12,6 @@ __all__ = [
     "Allowed",
     "Blocked",
     "Guard",
-    "GuardedTransport",
     "HttpChannel",
     "Limits",
     "Resolver",

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 import ssl
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
+from collections.abc import Iterable
 from functools import lru_cache
 from traceback import extract_tb
 
-import httpx
-
-from delivery.channels import MAX_REPLY_BYTES, MAX_REPLY_HEADERS, Fault, FaultCode, Message, Reply
+from delivery.channels import Fault, FaultCode, Message, Reply
 from subscriptions.errors import InvalidEndpoint
-from subscriptions.urls import canonical_url
 
-from .faults import fault_of
 from .guard import Guard
 from .pool import Limits
 from .resolver import Resolver
-from .transport import OWNER, PROGRESS, GuardedTransport, Progress, Step
+from .sender import Sender
+from .targets import target_of
 
 log = logging.getLogger(__name__)
-
-#: The status line has decided; the body is only for people to read.
-_BODY_GRACE_S = 2.0
-_MAX_HEAD_BYTES = 16_384
-#: Waiting for a slot may take this share of the deadline, so that what is left is a fair attempt.
-_SLOT_SHARE = 0.5
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?")
@@ -48,19 +37,13 @@ _FRAMING = frozenset(
         "upgrade",
     }
 )
-
-_DEADLINE = {
-    Step.WAITING: Fault(code=FaultCode.CHANNEL_BUSY, detail="no slot to this origin within the deadline"),
-    Step.DIALLING: Fault(code=FaultCode.CONNECT_TIMEOUT, detail="no connection within the deadline"),
-    Step.SENT: Fault(code=FaultCode.TIMEOUT, detail="no complete response head within the deadline"),
-}
+_OURS = Fault(code=FaultCode.INTERNAL_ERROR, detail="a bug on our side")
 
 
 class HttpChannel:
-    """Send messages through a guarded transport, or through one that is handed in (a mock, say).
+    """Send messages over connections that the guard allows.
 
-    Never raises but on cancellation. A handed-in transport, resolver or context replaces ours; what was
-    handed in is the caller's to close, but for the transport, which `aclose` closes.
+    Never raises but on cancellation. A resolver or context that is handed in replaces ours and stays the caller's.
     """
 
     def __init__(
@@ -70,131 +53,43 @@ class HttpChannel:
         resolver: Resolver | None = None,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._transport = transport or GuardedTransport(
-            guard, resolver=resolver, limits=limits, ssl_context=ssl_context
-        )
+        self._sender = Sender(guard, resolver=resolver, limits=limits, ssl_context=ssl_context)
 
     async def send(self, message: Message, /) -> Reply | Fault:
         """Make one attempt within `message.timeout`."""
         try:
-            return await self._attempt(message)
-        except Exception as error:  # the last net: the world's ways to fail are data, never an exception
-            fault = fault_of(error)
-            if fault.code is FaultCode.INTERNAL_ERROR:
-                _report(error)
-            return fault
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._transport.aclose()
-
-    async def _attempt(self, message: Message) -> Reply | Fault:
-        try:
-            url = _parsed(message.url)
+            origin, start = target_of(message.url)
         except InvalidEndpoint as error:
             return Fault(code=FaultCode.INVALID_URL, detail=str(error))
         if (wrong := _first_wrong(message.headers)) is not None:
             return Fault(code=FaultCode.INVALID_HEADERS, detail=f"header {wrong!r} cannot be sent")
-        deadline = asyncio.get_running_loop().time() + message.timeout.total_seconds()
-        progress = Progress()
+        body = message.body
+        lines = "".join([f"{name}: {value}\r\n" for name, value in message.headers])
+        request = b"%b%d\r\n%b\r\n%b" % (start, len(body), lines.encode("ascii"), body)
         try:
-            async with asyncio.timeout_at(deadline):
-                response = await self._transport.handle_async_request(_request(message, url, progress))
-        except TimeoutError:
-            return _DEADLINE[progress.step]
-        return await _reply(response, deadline)
+            return await self._sender.send(origin, request, message.owner_id, message.timeout.total_seconds())
+        except Exception as error:  # the last net: the world's ways to fail are data, never an exception
+            _report(error)
+            return _OURS
 
-
-async def _reply(response: httpx.Response, deadline: float) -> Reply:
-    body, note = await _read_body(response, deadline)
-    return Reply(status=response.status_code, headers=_kept_headers(response.headers.raw), body=body, body_note=note)
-
-
-async def _read_body(response: httpx.Response, deadline: float) -> tuple[bytes, str | None]:
-    until = min(deadline, asyncio.get_running_loop().time() + _BODY_GRACE_S)
-    body = bytearray()
-    note: str | None = None
-    try:
-        async with asyncio.timeout_at(until):
-            await _collect(response, body)
-    except TimeoutError:
-        note = "timeout"
-    except Exception:  # whatever it is, the status line stands
-        note = "broken"
-    finally:
-        await _close(response)
-    if len(body) > MAX_REPLY_BYTES:
-        note = "truncated"
-    return bytes(body[:MAX_REPLY_BYTES]), note
-
-
-async def _collect(response: httpx.Response, body: bytearray) -> None:
-    """Read raw chunks until the end, or until there is more than is kept."""
-    async with aclosing(_chunks(response)) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > MAX_REPLY_BYTES:
-                return
-
-
-#: Headers that the classifier or a person reads.
-_DECISIVE = {b"retry-after", b"webhook-delivery", b"location"}
-
-
-async def _chunks(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101  what async transports return
-    async for chunk in response.stream:
-        yield chunk
-
-
-async def _close(response: httpx.Response) -> None:
-    try:
-        await response.aclose()
-    except Exception as error:  # the answer is in; a connection that will not close is no news of it
-        _report(error)
-
-
-def _kept_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[tuple[bytes, bytes], ...]:
-    """Keep what there is room for, in order; the headers that decide something have their place before all others."""
-    given = list(headers)
-    order = sorted(range(len(given)), key=lambda at: (given[at][0].lower() not in _DECISIVE, at))
-    kept: list[int] = []
-    left = _MAX_HEAD_BYTES
-    for at in order:
-        size = len(given[at][0]) + len(given[at][1])
-        if size <= left and len(kept) < MAX_REPLY_HEADERS:
-            left -= size
-            kept.append(at)
-    return tuple(given[at] for at in sorted(kept))
-
-
-def _request(message: Message, url: httpx.URL, progress: Progress) -> httpx.Request:
-    slot_s = message.timeout.total_seconds() * _SLOT_SHARE
-    return httpx.Request(
-        "POST",
-        url,
-        headers=[
-            ("accept-encoding", "identity"),
-            ("content-length", str(len(message.body))),
-            *message.headers,
-        ],
-        content=message.body,
-        extensions={OWNER: message.owner_id, PROGRESS: progress, "timeout": {"pool": slot_s}},
-    )
-
-
-@lru_cache(maxsize=4_096)
-def _parsed(url: str) -> httpx.URL:
-    return httpx.URL(canonical_url(url))
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._sender.aclose()
 
 
 def _first_wrong(headers: Iterable[tuple[str, str]]) -> str | None:
     for name, value in headers:
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value) or name.lower() in _FRAMING:
+        # Most values pass the quick look, which is stricter.
+        quick = value.isascii() and value.isprintable() and value.strip(" ") is value
+        if not _is_good_name(name) or not (quick or _VALUE.fullmatch(value)):
             return name
     return None
+
+
+@lru_cache(maxsize=4_096)
+def _is_good_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name.lower() not in _FRAMING
 
 
 def _report(error: BaseException) -> None:

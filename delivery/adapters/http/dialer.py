@@ -10,31 +10,22 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
-from typing import NamedTuple
 
 import certifi
 
 from delivery.channels import FaultCode
 
-from .faults import DialError, os_code
+from .connection import BUFFER_BYTES, Connection
+from .faults import SendError, os_code
 from .guard import Allowed, Blocked, Guard
 from .resolver import Resolver
-from .wire import Wire
+from .targets import Origin, is_literal
 
 #: An address that does not answer must not use up the time of the next one.
 _NEXT_ADDRESS_AFTER_S = 1.0
 _MAX_ADDRESSES = 6
-
-
-class Origin(NamedTuple):
-    """Where a connection leads, by name."""
-
-    scheme: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +39,16 @@ class Judged:
 def trusted_context() -> ssl.SSLContext:
     """Make a context that trusts the system's certificates, or certifi's where the system has none.
 
-    `SSL_CERT_FILE` and `SSL_CERT_DIR` are not consulted: trust is a setting, not an accident of a shell.
+    `SSL_CERT_FILE`, `SSL_CERT_DIR` and `SSLKEYLOGFILE` are not consulted: trust is a setting, not an accident of a
+    shell.
     """
     paths = ssl.get_default_verify_paths()
     cafile = paths.openssl_cafile if os.path.isfile(paths.openssl_cafile) else None
     capath = paths.openssl_capath if os.path.isdir(paths.openssl_capath) else None
     if cafile is None and (capath is None or not os.listdir(capath)):
         cafile, capath = certifi.where(), None
-    context = ssl.create_default_context(cafile=cafile, capath=capath)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile, capath)
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -64,9 +57,9 @@ async def judge(guard: Guard, resolver: Resolver, host: str, port: int, owner_id
     """Find a host's addresses and judge each.
 
     Raises:
-        DialError: the name could not be resolved.
+        SendError: the name could not be resolved.
     """
-    addresses = [host] if _is_literal(host) else await resolver.resolve(host)
+    addresses = [host] if is_literal(host) else await resolver.resolve(host)
     verdicts = [(address, guard.verdict(address, port, owner_id)) for address in addresses]
     return Judged(
         tuple(address for address, verdict in verdicts if isinstance(verdict, Allowed)),
@@ -77,81 +70,88 @@ async def judge(guard: Guard, resolver: Resolver, host: str, port: int, owner_id
 class Dialer:
     """Resolve, judge, connect."""
 
-    def __init__(self, guard: Guard, resolver: Resolver, ssl_context: ssl.SSLContext) -> None:
-        self._guard = guard
-        self._resolver = resolver
+    def __init__(self, guard: Guard, resolver: Resolver, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._guard, self._resolver = guard, resolver
         self._ssl_context = ssl_context
+        self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
-    def allows(self, address: str, port: int, owner_id: str) -> bool:
-        """Whether the address may be talked to now."""
-        return isinstance(self._guard.verdict(address, port, owner_id), Allowed)
+    def allows(self, connection: Connection, port: int, owner_id: str) -> bool:
+        """Whether a kept connection's address may be talked to now, by this owner."""
+        asked = (self._guard.revision, owner_id)
+        if connection.judged_for == asked:
+            return True
+        if not isinstance(self._guard.verdict(connection.address, port, owner_id), Allowed):
+            return False
+        connection.judged_for = asked
+        return True
 
-    async def dial(self, origin: Origin, owner_id: str) -> Wire:
-        """Connect to the first vetted address that answers.
+    async def dial(
+        self, origin: Origin, owner_id: str, until: float, on_lost: Callable[[Connection], None]
+    ) -> Connection:
+        """Connect to the first vetted address that answers, by `until`, a time of the loop.
 
         Raises:
-            DialError: says which step failed; no byte of a request was sent.
+            SendError: says which step failed; no byte of a request was sent.
         """
-        judged = await judge(self._guard, self._resolver, origin.host, origin.port, owner_id)
-        if not judged.vetted:
-            reason = judged.blocked[0].reason if judged.blocked else f"{origin.host} has no address"
-            raise DialError(FaultCode.BLOCKED_ADDRESS, reason)
-        sock, address = await _connect_first(judged.vetted[:_MAX_ADDRESSES], origin.port)
-        return await self._start(sock, address, origin)
+        try:
+            async with asyncio.timeout_at(until):
+                judged = await judge(self._guard, self._resolver, origin.host, origin.port, owner_id)
+                if not judged.vetted:
+                    reason = judged.blocked[0].reason if judged.blocked else f"{origin.host} has no address"
+                    raise SendError(FaultCode.BLOCKED_ADDRESS, reason)
+                sock, address = await _connect_first(judged.vetted[:_MAX_ADDRESSES], origin.port, until)
+                return await self._start(sock, Connection(address, self._buffer, on_lost), origin)
+        except TimeoutError:
+            raise SendError(FaultCode.CONNECT_TIMEOUT, f"no connection to {origin.host} in time") from None
 
-    async def _start(self, sock: socket.socket, address: str, origin: Origin) -> Wire:
+    async def _start(self, sock: socket.socket, connection: Connection, origin: Origin) -> Connection:
         tls = origin.scheme == "https"
-        wire = Wire(address)
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: wire,
+                lambda: connection,
                 sock=sock,
-                ssl=self._ssl_context if tls else None,
+                ssl=self._context() if tls else None,
                 server_hostname=origin.host if tls else None,
             )
         except BaseException as error:
             sock.close()
             if isinstance(error, OSError):
-                raise _dial_error(error, f"TLS with {origin.host}" if tls else address) from error
+                raise SendError(os_code(error), f"TLS with {origin.host}" if tls else connection.address) from error
             raise
-        return wire
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._ssl_context is None:
+            self._ssl_context = trusted_context()
+        return self._ssl_context
 
 
-async def _connect_first(addresses: Sequence[str], port: int) -> tuple[socket.socket, str]:
+async def _connect_first(addresses: Sequence[str], port: int, until: float) -> tuple[socket.socket, str]:
+    """Try each in turn; one that does not answer leaves the others their share of the time."""
     *early, last = addresses
-    for address in early:
+    loop = asyncio.get_running_loop()
+    for at, address in enumerate(early):
+        share = (until - loop.time()) / (len(addresses) - at)
         try:
-            async with asyncio.timeout(_NEXT_ADDRESS_AFTER_S):
+            async with asyncio.timeout(min(share, _NEXT_ADDRESS_AFTER_S)):
                 return await _connect(address, port), address
-        except (TimeoutError, DialError):
+        except (TimeoutError, SendError):
             continue
     return await _connect(last, port), last
 
 
 async def _connect(address: str, port: int) -> socket.socket:
+    about = f"{address} port {port}"
     try:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
-        raise _dial_error(error, address) from error
+        raise SendError(os_code(error), about) from error
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(sock, (address, port))
     except BaseException as error:
         sock.close()
         if isinstance(error, OSError):
-            raise _dial_error(error, f"{address} port {port}") from error
+            raise SendError(os_code(error), about) from error
         raise
     return sock
-
-
-def _dial_error(error: OSError, about: str) -> DialError:
-    return DialError(os_code(error) or FaultCode.UNREACHABLE, about)
-
-
-def _is_literal(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -94,6 +94,7 @@ class Guard:
         allowed_for: Mapping[str, Sequence[Allowance]] | None = None,
         denied: Sequence[tuple[str, int]] = (),
     ) -> None:
+        self.revision = 1  #: grows with every change of the lists
         self._policy = _Policy(
             allowed=tuple(allowed), allowed_for=_frozen(allowed_for or {}), denied=_addresses(denied)
         )
@@ -107,6 +108,7 @@ class Guard:
     ) -> None:
         """Put new lists in place; None keeps one as it is. Kept connections are judged anew at each use."""
         now = self._policy
+        self.revision += 1
         self._policy = _Policy(
             allowed=now.allowed if allowed is None else tuple(allowed),
             allowed_for=now.allowed_for if allowed_for is None else _frozen(allowed_for),

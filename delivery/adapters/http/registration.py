@@ -5,14 +5,11 @@ This is a courtesy to whoever registers it. The promise is kept elsewhere, at ev
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
-from subscriptions.urls import canonical_url
-
 from .dialer import judge
-from .faults import DialError
+from .faults import SendError
 from .guard import Blocked, Guard
 from .resolver import Resolver
+from .targets import target_of
 
 
 async def blocked_url(url: str, owner_id: str, *, guard: Guard, resolver: Resolver) -> Blocked | None:
@@ -23,10 +20,9 @@ async def blocked_url(url: str, owner_id: str, *, guard: Guard, resolver: Resolv
     Raises:
         InvalidEndpoint: the URL itself cannot be sent to.
     """
-    parts = urlsplit(canonical_url(url))
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    origin = target_of(url).origin
     try:
-        judged = await judge(guard, resolver, parts.hostname or "", port, owner_id)
-    except DialError:
+        judged = await judge(guard, resolver, origin.host, origin.port, owner_id)
+    except SendError:
         return None
     return None if judged.vetted or not judged.blocked else judged.blocked[0]

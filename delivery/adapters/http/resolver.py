@@ -19,7 +19,7 @@ from typing import Protocol
 
 from delivery.channels import FaultCode
 
-from .faults import DialError, os_code
+from .faults import SendError, os_code
 
 _KEPT_NAMES = 4_096
 #: Never asked: the name means this machine (RFC 6761), and IPv4 first because most servers listen there.
@@ -33,7 +33,7 @@ class Resolver(Protocol):
         """Return the literal addresses of an ASCII name, at least one, best first.
 
         Raises:
-            DialError: `dns_not_found`, `dns_temporary`, or `channel_busy` when no thread was free to ask.
+            SendError: `dns_not_found`, `dns_temporary`, or `channel_busy` when no thread was free to ask.
         """
 
     async def aclose(self) -> None:
@@ -86,12 +86,12 @@ class SystemResolver:
         if host == "localhost":
             return _LOCALHOST
         if "." not in host:
-            raise DialError(FaultCode.DNS_NOT_FOUND, f"{host} has no dot; only full names are looked up")
+            raise SendError(FaultCode.DNS_NOT_FOUND, f"{host} has no dot; only full names are looked up")
         answer = self._answers.get(host)
         if answer is None or answer.until <= self._clock():
             answer = await self._ask(host)
         if answer.failure is not None:
-            raise DialError(answer.failure, f"looking up {host}")
+            raise SendError(answer.failure, f"looking up {host}")
         return answer.addresses
 
     async def aclose(self) -> None:
@@ -111,7 +111,7 @@ class SystemResolver:
             return self._keep(host, (), os_code(error))
         except TimeoutError:
             if not lookup.running() and not lookup.done():
-                raise DialError(FaultCode.CHANNEL_BUSY, "no thread was free to look up a name") from None
+                raise SendError(FaultCode.CHANNEL_BUSY, "no thread was free to look up a name") from None
             return self._keep(host, (), FaultCode.DNS_TEMPORARY)
         except (OSError, UnicodeError):
             return self._keep(host, (), FaultCode.DNS_TEMPORARY)

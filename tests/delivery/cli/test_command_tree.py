@@ -109,7 +109,7 @@ sys.modules["delivery"] = package
 from click.testing import CliRunner
 from delivery.cli.root import tidings
 assert CliRunner().invoke(tidings, ["--help"]).exit_code == 0
-heavy = ("psycopg", "httpx", "httpcore", "pydantic", "rich", "delivery.app", "delivery.adapters")
+heavy = ("psycopg", "httpx", "httptools", "pydantic", "rich", "delivery.app", "delivery.adapters")
 print(*sorted(sys.modules.keys() & set(heavy)))
 """
     found = subprocess.run([sys.executable, "-c", ask], cwd=TOP, capture_output=True, text=True, check=True)

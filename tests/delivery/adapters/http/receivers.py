@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
-from delivery.adapters.http.faults import DialError
+from delivery.adapters.http.faults import SendError
 from delivery.channels import FaultCode, Message
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -133,7 +133,7 @@ class Names:
         self.asked.append(host)
         answer = self.names.get(host, FaultCode.DNS_NOT_FOUND)
         if isinstance(answer, FaultCode):
-            raise DialError(answer)
+            raise SendError(answer)
         return answer
 
     async def aclose(self) -> None:

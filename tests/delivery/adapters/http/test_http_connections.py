@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import struct
 import time
 
 import pytest
 
-from delivery.adapters.http import LOCAL, Guard, GuardedTransport, Limits, Verdict
+from delivery.adapters.http import LOCAL, Guard, Limits
 from delivery.channels import MAX_REPLY_BYTES, Fault, FaultCode, Reply
 from tests.delivery.adapters.http.receivers import (
     OK,
@@ -50,24 +52,24 @@ async def test_a_kept_connection_seen_closed_is_replaced(make_channel):
     assert there.connections == 3
 
 
-class _LosingGuard(Guard):
-    """Lose the kept connection between the moment it is judged and the first byte."""
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_kept_connection_whose_end_the_loop_has_not_seen_yet_is_replaced(make_channel, how):
+    """The receiver is in this loop: it ends the connection while nothing else runs before the next request."""
+    kept: list[Connection] = []
 
-    transport: GuardedTransport
+    async def script(connection: Connection) -> None:
+        kept.append(connection)
+        await answering(OK)(connection)
 
-    def verdict(self, address: str, port: int, owner_id: str) -> Verdict:
-        for wire in self.transport._pool._open:
-            wire._transport.abort()
-        return super().verdict(address, port, owner_id)
-
-
-async def test_a_kept_connection_lost_before_the_first_byte_is_replaced(make_channel):
-    guard = _LosingGuard(allowed=LOCAL)
-    guard.transport = GuardedTransport(guard)
-    channel = make_channel(guard, transport=guard.transport)
-    async with receiver(answering(OK)) as there:
-        for _ in range(2):
-            assert reply_of(await channel.send(message(there.url))).status == 200
+    channel = make_channel()
+    async with receiver(script) as there:
+        assert reply_of(await channel.send(message(there.url))).status == 200
+        sock = kept[0].writer.get_extra_info("socket")
+        if how == "reset":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with socket.socket(fileno=os.dup(sock.fileno())) as same:
+            same.shutdown(socket.SHUT_WR) if how == "close" else same.shutdown(socket.SHUT_RDWR)
+        assert reply_of(await channel.send(message(there.url))).status == 200
     assert there.connections == 2
     assert len(there.received) == 2
 
@@ -88,11 +90,32 @@ async def test_a_kept_connection_closed_under_the_request_is_told_apart(make_cha
     assert there.connections == 1
 
 
-async def test_an_answer_that_came_before_its_request_is_refused(make_channel):
+@pytest.mark.parametrize("more", [OK, b"HTTP/1.1 2", b"garbage"], ids=["answer", "part of one", "garbage"])
+async def test_an_answer_to_nothing_is_never_taken_for_the_next_one(make_channel, more):
     channel = make_channel()
-    async with receiver(answering(OK + OK)) as there:
+    async with receiver(answering(OK + more)) as there:
+        for _ in range(2):
+            assert reply_of(await channel.send(message(there.url))).status == 200
+    assert there.connections == 2
+
+
+async def test_an_answer_to_nothing_that_comes_later_costs_the_connection(make_channel):
+    async def script(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(OK)
+        await said.wait()
+        await connection.say(OK)
+        await connection.closed()
+        gone.set()
+
+    said, gone = asyncio.Event(), asyncio.Event()
+    channel = make_channel()
+    async with receiver(script) as there:
         assert reply_of(await channel.send(message(there.url))).status == 200
-        assert code_of(await channel.send(message(there.url))) is FaultCode.PROTOCOL_ERROR
+        said.set()
+        await asyncio.wait_for(gone.wait(), 10)
+        assert reply_of(await channel.send(message(there.url))).status == 200
+    assert there.connections == 2
 
 
 async def test_a_kept_connection_is_dropped_when_its_address_is_no_longer_allowed(make_channel):
@@ -214,8 +237,15 @@ async def test_nobody_listening_is_refused(make_channel):
     assert code_of(answer) is FaultCode.CONNECTION_REFUSED
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "half a head"])
-async def test_a_connection_lost_before_the_status_line_is_reset(make_channel, how):
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("close", FaultCode.CONNECTION_CLOSED),
+        ("reset", FaultCode.CONNECTION_RESET),
+        ("half a head", FaultCode.HEAD_INCOMPLETE),
+    ],
+)
+async def test_how_a_connection_was_lost_is_told_apart(make_channel, how, code):
     async def script(connection: Connection) -> None:
         await connection.request()
         if how == "reset":
@@ -225,32 +255,36 @@ async def test_a_connection_lost_before_the_status_line_is_reset(make_channel, h
             connection.writer.close()
 
     async with receiver(script) as there:
-        assert code_of(await make_channel().send(message(there.url))) is FaultCode.CONNECTION_RESET
+        assert code_of(await make_channel().send(message(there.url))) is code
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "code"),
     [
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"\x00\x00\x12\x04\x00\x00\x00\x00\x00",
-        b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/2 200\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 200_000,
-        b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20_000,
+        (b"SSH-2.0-OpenSSH_9.6\r\n", FaultCode.PROTOCOL_ERROR),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", FaultCode.HTTP2_ANSWERED),
+        (b"\x00\x00\x12\x04\x00\x00\x00\x00\x00", FaultCode.HTTP2_ANSWERED),
+        (b"HTTP/2 200\r\n\r\n", FaultCode.HTTP2_ANSWERED),
+        (b"HTTP/1.1 abc\r\n\r\n", FaultCode.PROTOCOL_ERROR),
+        (b"HTTP/1.1 099 Less\r\n\r\n", FaultCode.PROTOCOL_ERROR),
+        (b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n", FaultCode.PROTOCOL_ERROR),
+        (b"HTTP/1.1 101 Switch\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", FaultCode.UPGRADE_ANSWERED),
+        (b"HTTP/1.1 101 Switch\r\n\r\n", FaultCode.UPGRADE_ANSWERED),
+        (b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 200_000, FaultCode.HEAD_TOO_LARGE),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20_000, FaultCode.INTERIM_FLOOD),
     ],
-    ids=["ssh", "http2", "frames", "status", "version", "header", "upgrade", "long header", "hints"],
+    ids=["ssh", "preface", "frames", "http2", "letters", "099", "header", "upgrade", "101", "long header", "hints"],
 )
-async def test_what_is_not_an_http_answer_is_a_protocol_error(make_channel, said):
+async def test_what_is_no_http_answer_is_named(make_channel, said, code):
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.say(said)
+        if b"099" in said:
+            connection.writer.close()
         await connection.closed()
 
     async with receiver(script) as there:
-        assert code_of(await make_channel().send(message(there.url))) is FaultCode.PROTOCOL_ERROR
+        assert code_of(await make_channel().send(message(there.url, timeout_s=20))) is code
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from delivery.adapters.http import SystemResolver
-from delivery.adapters.http.faults import DialError
+from delivery.adapters.http.faults import SendError
 from delivery.adapters.http.resolver import look_up
 from delivery.channels import FaultCode
 
@@ -74,14 +74,14 @@ async def test_a_failure_is_named_and_kept_too(make, error, code):
     zone = Zone(error)
     resolver = make(look_up=zone)
     for _ in range(2):
-        with pytest.raises(DialError) as failed:
+        with pytest.raises(SendError) as failed:
             await resolver.resolve("a.example.com")
         assert failed.value.code is code
     assert zone.asked == ["a.example.com"]
 
 
 async def test_no_address_is_not_found(make):
-    with pytest.raises(DialError) as failed:
+    with pytest.raises(SendError) as failed:
         await make(look_up=Zone(())).resolve("a.example.com")
     assert failed.value.code is FaultCode.DNS_NOT_FOUND
 
@@ -89,7 +89,7 @@ async def test_no_address_is_not_found(make):
 async def test_single_labels_are_never_asked_for_and_localhost_is_known(make):
     zone = Zone()
     resolver = make(look_up=zone)
-    with pytest.raises(DialError) as failed:
+    with pytest.raises(SendError) as failed:
         await resolver.resolve("redis")
     assert failed.value.code is FaultCode.DNS_NOT_FOUND
     assert await resolver.resolve("localhost") == ("127.0.0.1", "::1")
@@ -106,9 +106,9 @@ async def test_a_slow_name_server_is_given_up_and_a_full_house_is_ours(make):
 
     resolver = make(look_up=stuck, threads=1, deadline=timedelta(milliseconds=50))
     try:
-        with pytest.raises(DialError) as slow:
+        with pytest.raises(SendError) as slow:
             await resolver.resolve("slow.example.com")
-        with pytest.raises(DialError) as crowded:
+        with pytest.raises(SendError) as crowded:
             await resolver.resolve("other.example.com")
     finally:
         go.set()
