@@ -59,7 +59,7 @@ async def judge(guard: Guard, resolver: Resolver, host: str, port: int, owner_id
     Raises:
         SendError: the name could not be resolved.
     """
-    addresses = [host] if is_literal(host) else await resolver.resolve(host)
+    addresses = [host] if is_literal(host) else await resolver.resolve(host, owner_id)
     verdicts = [(address, guard.verdict(address, port, owner_id)) for address in addresses]
     return Judged(
         tuple(address for address, verdict in verdicts if isinstance(verdict, Allowed)),

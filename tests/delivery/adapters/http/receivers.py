@@ -129,7 +129,7 @@ class Names:
         self.names = dict(names)
         self.asked: list[str] = []
 
-    async def resolve(self, host: str) -> Sequence[str]:
+    async def resolve(self, host: str, owner_id: str) -> Sequence[str]:
         self.asked.append(host)
         answer = self.names.get(host, FaultCode.DNS_NOT_FOUND)
         if isinstance(answer, FaultCode):

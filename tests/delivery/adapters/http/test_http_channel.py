@@ -134,7 +134,7 @@ class _Broken(Names):
     def __init__(self) -> None:
         super().__init__({})
 
-    async def resolve(self, host: str) -> list[str]:
+    async def resolve(self, host: str, owner_id: str) -> list[str]:
         raise ZeroDivisionError("s3cret")
 
 

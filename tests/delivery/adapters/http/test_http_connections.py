@@ -311,7 +311,7 @@ async def test_the_deadline_is_total(make_channel, drip):
 
 async def test_no_connection_in_time_is_told_apart_from_no_answer(make_channel):
     class Silent(Names):
-        async def resolve(self, host: str) -> list[str]:
+        async def resolve(self, host: str, owner_id: str) -> list[str]:
             await asyncio.Event().wait()
             return []
 

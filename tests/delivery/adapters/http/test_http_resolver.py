@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -53,11 +56,11 @@ class Clock:
 async def test_an_answer_is_kept_for_a_while(make):
     zone, clock = Zone(("1.1.1.1",), ("8.8.8.8",)), Clock()
     resolver = make(look_up=zone, clock=clock)
-    assert await resolver.resolve("a.example.com") == ("1.1.1.1",)
+    assert await resolver.resolve("a.example.com", "acme") == ("1.1.1.1",)
     clock.now += 4.9
-    assert await resolver.resolve("a.example.com") == ("1.1.1.1",)
+    assert await resolver.resolve("a.example.com", "acme") == ("1.1.1.1",)
     clock.now += 0.2
-    assert await resolver.resolve("a.example.com") == ("8.8.8.8",)
+    assert await resolver.resolve("a.example.com", "acme") == ("8.8.8.8",)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +78,14 @@ async def test_a_failure_is_named_and_kept_too(make, error, code):
     resolver = make(look_up=zone)
     for _ in range(2):
         with pytest.raises(SendError) as failed:
-            await resolver.resolve("a.example.com")
+            await resolver.resolve("a.example.com", "acme")
         assert failed.value.code is code
     assert zone.asked == ["a.example.com"]
 
 
 async def test_no_address_is_not_found(make):
     with pytest.raises(SendError) as failed:
-        await make(look_up=Zone(())).resolve("a.example.com")
+        await make(look_up=Zone(())).resolve("a.example.com", "acme")
     assert failed.value.code is FaultCode.DNS_NOT_FOUND
 
 
@@ -90,9 +93,9 @@ async def test_single_labels_are_never_asked_for_and_localhost_is_known(make):
     zone = Zone()
     resolver = make(look_up=zone)
     with pytest.raises(SendError) as failed:
-        await resolver.resolve("redis")
+        await resolver.resolve("redis", "acme")
     assert failed.value.code is FaultCode.DNS_NOT_FOUND
-    assert await resolver.resolve("localhost") == ("127.0.0.1", "::1")
+    assert await resolver.resolve("localhost", "acme") == ("127.0.0.1", "::1")
     assert zone.asked == []
 
 
@@ -104,12 +107,12 @@ async def test_a_slow_name_server_is_given_up_and_a_full_house_is_ours(make):
         go.wait(10)
         return ("1.1.1.1",)
 
-    resolver = make(look_up=stuck, threads=1, deadline=timedelta(milliseconds=50))
+    resolver = make(look_up=stuck, threads=1, spare=0, deadline=timedelta(milliseconds=50))
     try:
         with pytest.raises(SendError) as slow:
-            await resolver.resolve("slow.example.com")
+            await resolver.resolve("slow.example.com", "acme")
         with pytest.raises(SendError) as crowded:
-            await resolver.resolve("other.example.com")
+            await resolver.resolve("other.example.com", "acme")
     finally:
         go.set()
     assert slow.value.code is FaultCode.DNS_TEMPORARY
@@ -126,11 +129,119 @@ async def test_many_askers_share_one_lookup(make):
         return ("1.1.1.1",)
 
     resolver = make(look_up=slow)
-    asking = asyncio.gather(*(resolver.resolve("a.example.com") for _ in range(20)))
+    asking = asyncio.gather(*(resolver.resolve("a.example.com", "acme") for _ in range(20)))
     await asyncio.sleep(0)
     go.set()
     assert await asking == [("1.1.1.1",)] * 20
     assert asked == ["a.example.com"]
+
+
+class Holes:
+    """A name server that never answers for some names."""
+
+    def __init__(self) -> None:
+        self.go, self.asked = threading.Event(), []
+
+    def __call__(self, host: str) -> tuple[str, ...]:
+        self.asked.append(host)
+        if host.endswith("hole.example.com"):
+            self.go.wait(30)
+        return ("1.1.1.1",)
+
+
+@pytest.fixture
+def holes() -> Iterator[Holes]:
+    made = Holes()
+    yield made
+    made.go.set()
+
+
+async def test_black_holes_of_one_owner_leave_threads_to_the_others(make, holes):
+    resolver = make(look_up=holes, threads=4, spare=0, per_owner=2, deadline=timedelta(seconds=20))
+    hung = [asyncio.ensure_future(resolver.resolve(f"{n}.hole.example.com", "evil")) for n in range(20)]
+    await asyncio.sleep(0)
+    for n in range(20):
+        assert await resolver.resolve(f"{n}.example.com", "acme") == ("1.1.1.1",)
+    assert sum(name.endswith("hole.example.com") for name in holes.asked) == 2
+    for each in hung:
+        each.cancel()
+    await asyncio.gather(*hung, return_exceptions=True)
+
+
+async def test_black_holes_of_many_owners_stand_aside_once_they_are_overdue(make, holes):
+    resolver = make(look_up=holes, threads=2, spare=8, per_owner=1, deadline=timedelta(milliseconds=300))
+    answers = await asyncio.gather(
+        *(resolver.resolve(f"{n}.hole.example.com", f"evil-{n}") for n in range(6)), return_exceptions=True
+    )
+    assert {answer.code for answer in answers} <= {FaultCode.DNS_TEMPORARY, FaultCode.CHANNEL_BUSY}
+    assert await resolver.resolve("a.example.com", "acme") == ("1.1.1.1",)
+
+
+async def test_silence_is_remembered_for_longer_and_a_late_answer_mends_it(make, holes):
+    clock = Clock()
+    resolver = make(look_up=holes, deadline=timedelta(milliseconds=50), clock=clock)
+    for _ in range(2):
+        with pytest.raises(SendError) as silent:
+            await resolver.resolve("a.hole.example.com", "acme")
+        assert silent.value.code is FaultCode.DNS_TEMPORARY
+        clock.now += 20
+    assert holes.asked == ["a.hole.example.com"]
+    holes.go.set()
+    for _ in range(200):
+        with suppress(SendError):
+            assert await resolver.resolve("a.hole.example.com", "acme") == ("1.1.1.1",)
+            break
+        await asyncio.sleep(0.05)
+    else:
+        pytest.fail("the late answer was not taken")
+
+
+async def test_what_nobody_waits_for_any_more_is_not_looked_up(make, holes):
+    resolver = make(look_up=holes, threads=1, spare=0, deadline=timedelta(seconds=20))
+    first = asyncio.ensure_future(resolver.resolve("a.hole.example.com", "acme"))
+    gone = asyncio.ensure_future(resolver.resolve("gone.example.com", "acme"))
+    stays = asyncio.ensure_future(resolver.resolve("stays.example.com", "other"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    holes.go.set()
+    assert await first == await stays == ("1.1.1.1",)
+    assert holes.asked == ["a.hole.example.com", "stays.example.com"]
+
+
+async def test_owners_take_turns(make, holes):
+    resolver = make(look_up=holes, threads=1, spare=0, deadline=timedelta(seconds=20))
+    asking = [asyncio.ensure_future(resolver.resolve("a.hole.example.com", "big"))]
+    asking += [asyncio.ensure_future(resolver.resolve(f"{n}.big.example.com", "big")) for n in range(3)]
+    asking += [asyncio.ensure_future(resolver.resolve("small.example.com", "small"))]
+    await asyncio.sleep(0)
+    holes.go.set()
+    await asyncio.gather(*asking)
+    assert holes.asked.index("small.example.com") <= 2
+
+
+async def test_a_bug_in_the_look_up_is_not_taken_for_an_answer(make):
+    with pytest.raises(ZeroDivisionError):
+        await make(look_up=Zone(ZeroDivisionError())).resolve("a.example.com", "acme")
+
+
+def test_a_hung_look_up_does_not_hold_up_the_end_of_the_process():
+    program = """
+import asyncio, threading
+from datetime import timedelta
+from delivery.adapters.http import SystemResolver
+from delivery.adapters.http.faults import SendError
+
+async def main():
+    resolver = SystemResolver(look_up=lambda host: threading.Event().wait(), deadline=timedelta(milliseconds=50))
+    try:
+        await resolver.resolve("a.example.com", "acme")
+    except SendError as error:
+        print(error.code)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "dns_temporary"
 
 
 def test_the_system_is_asked_for_the_absolute_name_first(monkeypatch):
