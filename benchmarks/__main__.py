@@ -32,10 +32,9 @@ def bench(ctx: click.Context, short: bool, dsn: str | None) -> bool:
 
 
 @bench.result_callback()
-@click.pass_context
-def end(ctx: click.Context, kept: bool, **_: object) -> None:
+def end(kept: bool, **_: object) -> None:
     """End with a code."""
-    ctx.exit(0 if kept else 1)
+    click.get_current_context().exit(0 if kept else 1)
 
 
 for each in SCENARIOS:

@@ -51,7 +51,8 @@ def isolation(
                 progress(f"isolation: run {run + 1}, {name}: {text} of {len(ages)}")
     alone, one, many = (middle(found[name]) for name in arms)
     return Outcome(
-        figures=f"p99 {alone:.2f} ms; beside 1 that hangs {_beside(alone, one)}, beside {hanging} {_beside(alone, many)}",
+        figures=f"p99 {alone:.2f} ms, beside 1 that hangs {_beside(alone, one)},"
+        f" beside {hanging} {_beside(alone, many)}",
         bar=f"at most {MOST_FACTOR} x or + {MOST_MS:.0f} ms",
         kept=all(p <= max(alone * MOST_FACTOR, alone + MOST_MS) for p in (one, many)),
     )

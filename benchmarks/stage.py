@@ -42,6 +42,7 @@ class Child:
     """A process of ours that answers each line with a line of JSON."""
 
     def __init__(self, *command: str, **environment: str) -> None:
+        self._command = command[0]
         self._process = subprocess.Popen(
             [sys.executable, "-m", *command],
             env=os.environ | environment,
@@ -55,7 +56,7 @@ class Child:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise click.ClickException(f"{self._process.args} ended with {self._process.wait()}")
+            raise click.ClickException(f"{self._command} ended with {self._process.wait()}")
         return json.loads(line)
 
     def ask(self, line: str) -> Any:
