@@ -5,15 +5,19 @@ jobs are in flight, which are paused. Limits are exact, pausing is free, and tur
 lane that wakes goes first. Times are of one monotonic clock that the caller reads.
 
 Cautious lanes call strangers, one lane a stranger. Two things protect the rest from them. A window bounds what one has
-in flight: it grows with every try that does not hang, and one that hangs makes it 1. And a lane that has not answered
-quickly for a while *drags*: all of these share half of a worker's slots.
+in flight: it grows with every try that does not hang, and one that hangs makes it 1. And lanes stand in three lines:
+those that answer quickly; those of which that is not known; and those that keep us waiting, which share half of a
+worker's slots. The second line has a share of its own, so that hundreds that hang hold up neither a new lane nor one
+that was slow for once; it is left for one of the others with the first try that ends, or that takes too long.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 
 from delivery.adapters.postgres.turns import Alarms, Turns
 
@@ -22,11 +26,21 @@ FLOOR = datetime(1, 1, 1, tzinfo=UTC)
 #: A claim looks this far below the last row that it took, for what committed late.
 FLOOR_SLACK = timedelta(seconds=1)
 #: What a cautious lane may have in flight at first.
-START_WINDOW = 2
-#: Quick tries in a row after which a cautious lane no longer counts as one that drags.
+START_WINDOW = 1
+#: Quick tries in a row after which a cautious lane that kept us waiting is trusted again; a new one needs one.
 PROVEN_AFTER = 5
+#: Of unproven and stalled lanes together, so many halves of what stalled ones may have may be in flight.
+MOST_STALLED = 5
 #: Of a lane's eight classes, the one for a person's retry, which a pause does not hold.
 FORCED = 0
+
+
+class Standing(Enum):
+    """What is known of a lane, and so which line it stands in."""
+
+    PROVEN = "answers quickly, or is our own"
+    UNPROVEN = "is new, or answered slowly"
+    STALLED = "keeps us waiting, or did until its last try hung"
 
 
 @dataclass(slots=True)
@@ -42,7 +56,9 @@ class Lane:
     cautious: bool = False
     in_flight: int = 0
     window: int = START_WINDOW  #: of a cautious lane: how many at once it has earned
-    streak: int = 0  #: quick tries in a row
+    streak: int = PROVEN_AFTER - 1  #: quick tries in a row
+    stalled: bool = False  #: a try keeps us waiting, or the last one hung
+    is_new: bool = True  #: no try of it has told us anything yet
     #: class -> look no lower than this; a class is here while it may have due work
     ready: dict[int, datetime] = field(default_factory=dict)
     floors: dict[int, datetime] = field(default_factory=dict)
@@ -56,9 +72,11 @@ class Lane:
         return max(most - self.in_flight, 0)
 
     @property
-    def drags(self) -> bool:
-        """Say whether the lane may keep a worker waiting."""
-        return self.cautious and self.streak < PROVEN_AFTER
+    def standing(self) -> Standing:
+        """Say which line the lane stands in."""
+        if not self.cautious or self.streak >= PROVEN_AFTER:
+            return Standing.PROVEN
+        return Standing.STALLED if self.stalled else Standing.UNPROVEN
 
     def runnable(self, now: float) -> int | None:
         """Return the class that is next, or None where nothing may start."""
@@ -85,7 +103,8 @@ class LaneBook:
     def __init__(self) -> None:
         self._lanes: dict[int, Lane] = {}
         self._flying: set[int] = set()  # lanes with jobs in flight
-        self._turns = {True: Turns(), False: Turns()}  # by whether the lane drags
+        self._turns = {standing: Turns() for standing in Standing}
+        self._lines = deque(Standing)  # the one whose turn it is first
         self._alarms = Alarms()
 
     def __contains__(self, lane_id: int) -> bool:
@@ -134,6 +153,8 @@ class LaneBook:
         lane.floors[kind] = known if floor is None else min(known, floor)
         lane.ready[kind] = lane.floors[kind]
         self._queue(lane, first=not lane.asked)
+        if floor is None and lane.cautious and lane.is_new:  # in use: so it is tried before what a sweep found
+            self._turns[lane.standing].hasten(lane.owner_id, lane.id)
 
     def wake_at(self, slot: int, when: float) -> None:
         """Wake the lane at a time."""
@@ -162,15 +183,13 @@ class LaneBook:
             return
         grown = lane.window * 2 if quick else lane.window + 1
         lane.window = 1 if hung else min(grown, max(lane.limit, START_WINDOW))
-        self._count(lane, lane.streak + 1 if quick else 0)
-        self._queue(lane)
+        self._stand(lane, streak=lane.streak + 1 if quick else 0, stalled=hung)
 
     def drag(self, lane_id: int) -> None:
         """A try of this lane keeps us waiting right now."""
         lane = self._lanes.get(lane_id)
-        if lane is not None and lane.streak:
-            self._count(lane, 0)
-            self._queue(lane)
+        if lane is not None and not lane.stalled:
+            self._stand(lane, streak=0, stalled=True)
 
     def next_alarm(self) -> float | None:
         """Return when `ring` is next due."""
@@ -187,20 +206,21 @@ class LaneBook:
     def ask(self, now: float, budget: int, *, drag: int | None = None, most_lanes: int = 200) -> list[Ask]:
         """Choose what the next claim asks for: at most `budget` jobs, in turns over owners, then lanes.
 
-        At most `drag` jobs of lanes that drag, those in flight included; None = no bound.
+        Those in flight included, at most `drag` jobs of stalled lanes, and half as many of unproven ones; None = no
+        bound.
         """
         self.ring(now)
-        left = budget if drag is None else max(drag - self._dragging(), 0)
-        chosen = self._choose(now, min(most_lanes, budget), left)
+        left = self._left(budget, drag)
+        chosen = self._choose(now, min(most_lanes, budget), dict(left))
         share = -(-budget // len(chosen)) if chosen else 0
         asks = []
         for lane, kind in chosen:
-            slots = min(share, lane.room, budget, left if lane.drags else budget)
+            slots = min(share, lane.room, budget, left[lane.standing])
             if slots <= 0:
                 self._queue(lane)
                 continue
             budget -= slots
-            left -= slots if lane.drags else 0
+            left[lane.standing] -= slots
             lane.asked = True
             asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
         return asks
@@ -218,25 +238,33 @@ class LaneBook:
             lane.ready.pop(kind, None)
         self._queue(lane)
 
-    def _dragging(self) -> int:
-        """Count the jobs in flight of lanes that drag."""
-        return sum(lane.in_flight for lane_id in self._flying if (lane := self._lanes[lane_id]).drags)
+    def _left(self, budget: int, drag: int | None) -> dict[Standing, int]:
+        """Count how many more jobs of each line may start."""
+        if drag is None:
+            return dict.fromkeys(Standing, budget)
+        flying: Counter[Standing] = Counter()
+        for lane_id in self._flying:
+            lane = self._lanes[lane_id]
+            flying[lane.standing] += lane.in_flight
+        unproven, stalled = flying[Standing.UNPROVEN], flying[Standing.STALLED]
+        # Whoever is found out in the second line flies on in the third: so both together have an end, too.
+        probes = min(max(drag // 2, 1) - unproven, drag * MOST_STALLED // 2 - unproven - stalled)
+        return {Standing.PROVEN: budget, Standing.UNPROVEN: probes, Standing.STALLED: drag - stalled}
 
-    def _choose(self, now: float, most: int, left: int) -> list[tuple[Lane, int]]:
-        """Take lanes out of line, one that drags and one that does not in turn, while there is room for each."""
+    def _choose(self, now: float, most: int, left: dict[Standing, int]) -> list[tuple[Lane, int]]:
+        """Take lanes out of the three lines in turn, while there is room for each."""
         chosen: list[tuple[Lane, int]] = []
-        dragging = True
         while len(chosen) < most:
-            dragging = not dragging
-            if not self._turns[dragging] or (dragging and left <= 0):
-                dragging = not dragging
-            if not self._turns[dragging] or (dragging and left <= 0):
+            line = next((line for line in self._lines if self._turns[line] and left[line] > 0), None)
+            if line is None:
                 break
-            lane = self._lanes[self._turns[dragging].pop()]
+            self._lines.remove(line)
+            self._lines.append(line)
+            lane = self._lanes[self._turns[line].pop()]
             kind = lane.runnable(now)
             if kind is not None:
                 chosen.append((lane, kind))
-                left -= dragging
+                left[line] -= 1
             elif lane.ready and lane.on and lane.paused_until > now:
                 self._alarms.set(~lane.id, lane.paused_until)  # no slot's: the lane's
         return chosen
@@ -244,14 +272,16 @@ class LaneBook:
     def _queue(self, lane: Lane, *, first: bool = False) -> None:
         """Give a lane with work and room its place in line."""
         if lane.ready and lane.on and lane.room:
-            self._turns[lane.drags].add(lane.owner_id, lane.id, first=first)
+            self._turns[lane.standing].add(lane.owner_id, lane.id, first=first)
 
-    def _count(self, lane: Lane, streak: int) -> None:
-        """Set a lane's quick tries in a row; it changes lines where that makes it drag, or no longer."""
-        if lane.drags != (lane.cautious and streak < PROVEN_AFTER):
-            self._unqueue(lane)
-        lane.streak = streak
+    def _stand(self, lane: Lane, *, streak: int, stalled: bool) -> None:
+        """Take what is known of a lane now; it changes lines where that says so."""
+        before = lane.standing
+        lane.streak, lane.stalled, lane.is_new = streak, stalled, False
+        if lane.standing is not before:
+            self._turns[before].remove(lane.owner_id, lane.id)
+        self._queue(lane)
 
     def _unqueue(self, lane: Lane) -> None:
         """Take a lane out of line: before it changes in what its place depends on."""
-        self._turns[lane.drags].remove(lane.owner_id, lane.id)
+        self._turns[lane.standing].remove(lane.owner_id, lane.id)

@@ -32,6 +32,12 @@ class Turns:
             lanes.move_to_end(lane_id, last=False)
             self._owners.move_to_end(owner_id, last=False)
 
+    def hasten(self, owner_id: str | None, lane_id: int) -> None:
+        """Bring a lane that is in line before the others of its owner."""
+        lanes = self._owners.get(owner_id)
+        if lanes is not None and lane_id in lanes:
+            lanes.move_to_end(lane_id, last=False)
+
     def remove(self, owner_id: str | None, lane_id: int) -> None:
         """Take a lane out of line, where it is in."""
         lanes = self._owners.get(owner_id)

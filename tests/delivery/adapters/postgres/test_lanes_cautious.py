@@ -1,8 +1,20 @@
-"""The lane book's guard against strangers: windows that are earned, and lanes that drag sharing half of the slots."""
+"""The lane book's guard against strangers: windows that are earned, and a line for each standing of a lane."""
 
 from __future__ import annotations
 
-from delivery.adapters.postgres.lanes import FORCED, PROVEN_AFTER, START_WINDOW, Ask, Lane, LaneBook
+import pytest
+
+from delivery.adapters.postgres.lanes import (
+    FLOOR,
+    FORCED,
+    MOST_STALLED,
+    PROVEN_AFTER,
+    START_WINDOW,
+    Ask,
+    Lane,
+    LaneBook,
+    Standing,
+)
 from delivery.adapters.postgres.turns import MOST_A_SLOT, Turns
 
 PLAIN = 4  # the class of priority 0
@@ -26,6 +38,11 @@ def prove(book: LaneBook, *lane_ids: int) -> None:
     for lane_id in lane_ids:
         for _ in range(PROVEN_AFTER):
             book.judge(lane_id, quick=True)
+
+
+def stall(book: LaneBook, *lane_ids: int) -> None:
+    for lane_id in lane_ids:
+        book.judge(lane_id, quick=False, hung=True)
 
 
 def claim(book: LaneBook, budget: int, drag: int, now: float = 0.0) -> list[Ask]:
@@ -67,10 +84,10 @@ def test_a_strangers_lane_starts_with_few_at_once() -> None:
 def test_a_window_doubles_with_quick_answers_up_to_the_limit() -> None:
     book = book_of(stranger(1))
     windows = []
-    for _ in range(4):
+    for _ in range(5):
         book.judge(1, quick=True)
         windows.append(lane(book).window)
-    assert windows == [4, 8, 10, 10]
+    assert windows == [2, 4, 8, 10, 10]
 
 
 def test_a_try_that_hangs_closes_the_window_to_one() -> None:
@@ -88,7 +105,7 @@ def test_a_window_grows_back_with_slow_but_honest_answers_one_at_a_time() -> Non
         book.judge(1, quick=False)
         windows.append(lane(book).window)
     assert windows == [2, 3, 4, 5, 6, 7, 8, 9, 10, 10, 10, 10]
-    assert lane(book).drags
+    assert lane(book).standing is Standing.UNPROVEN
 
 
 def test_a_window_may_be_one_where_the_limit_is() -> None:
@@ -97,40 +114,56 @@ def test_a_window_may_be_one_where_the_limit_is() -> None:
     assert lane(book).room == 1
 
 
-# Who drags ------------------------------------------------------------------------------------------------------
+# Standings ------------------------------------------------------------------------------------------------------
 
 
-def test_a_lane_is_proven_after_some_quick_answers_in_a_row() -> None:
+def test_a_new_lane_is_proven_by_one_quick_answer() -> None:
     book = book_of(stranger(1))
-    dragging = []
-    for quick in [True] * (PROVEN_AFTER - 1) + [False] + [True] * PROVEN_AFTER:
+    assert lane(book).standing is Standing.UNPROVEN
+    book.judge(1, quick=True)
+    assert lane(book).standing is Standing.PROVEN
+
+
+def test_a_lane_that_was_slow_is_proven_by_some_quick_answers_in_a_row() -> None:
+    book = book_of(stranger(1))
+    standings = []
+    for quick in [False] + [True] * (PROVEN_AFTER - 1) + [False] + [True] * PROVEN_AFTER:
         book.judge(1, quick=quick)
-        dragging.append(lane(book).drags)
-    assert dragging == [True] * (2 * PROVEN_AFTER - 1) + [False]
+        standings.append(lane(book).standing)
+    assert standings == [Standing.UNPROVEN] * (2 * PROVEN_AFTER) + [Standing.PROVEN]
 
 
-def test_one_try_that_drags_on_takes_the_proof_away() -> None:
+def test_a_lane_is_stalled_while_a_try_keeps_us_waiting() -> None:
     book = book_of(stranger(1))
     prove(book, 1)
     book.drag(1)
-    assert lane(book).drags
-    for _ in range(PROVEN_AFTER - 1):
+    standings = [lane(book).standing]
+    for _ in range(PROVEN_AFTER):
         book.judge(1, quick=True)
-    assert lane(book).drags
+        standings.append(lane(book).standing)
+    assert standings == [Standing.STALLED] + [Standing.UNPROVEN] * (PROVEN_AFTER - 1) + [Standing.PROVEN]
 
 
 def test_a_slow_answer_takes_the_proof_away_and_leaves_the_window() -> None:
     book = book_of(stranger(1))
     prove(book, 1)
     book.judge(1, quick=False)
-    assert (lane(book).drags, lane(book).window) == (True, 10)
+    assert (lane(book).standing, lane(book).window) == (Standing.UNPROVEN, 10)
 
 
-def test_a_lane_of_our_own_never_drags() -> None:
+def test_a_lane_whose_last_try_hung_is_stalled() -> None:
+    book = book_of(stranger(1))
+    stall(book, 1)
+    assert lane(book).standing is Standing.STALLED
+    book.judge(1, quick=False)
+    assert lane(book).standing is Standing.UNPROVEN
+
+
+def test_a_lane_of_our_own_is_always_proven() -> None:
     book = book_of(Lane(1, None, 10, 1))
-    book.judge(1, quick=False, hung=True)
+    stall(book, 1)
     book.drag(1)
-    assert (lane(book).drags, lane(book).room) == (False, 10)
+    assert (lane(book).standing, lane(book).room) == (Standing.PROVEN, 10)
 
 
 def test_an_unknown_lane_is_no_trouble() -> None:
@@ -140,19 +173,58 @@ def test_an_unknown_lane_is_no_trouble() -> None:
     assert book.ask(0.0, 10, drag=5) == []
 
 
-# Half of the slots ----------------------------------------------------------------------------------------------
+# Shares of the slots --------------------------------------------------------------------------------------------
 
 
-def test_lanes_that_drag_have_no_more_in_flight_than_their_share() -> None:
+def test_stalled_lanes_have_no_more_in_flight_than_their_share() -> None:
     book = book_of(*(stranger(n) for n in range(1, 21)))
-    assert sum(ask.slots for ask in claim(book, 20, drag=5)) == 5
-    assert claim(book, 20, drag=5) == []
+    stall(book, *range(1, 21))
+    assert sum(ask.slots for ask in claim(book, 20, drag=6)) == 6
+    assert claim(book, 20, drag=6) == []
     book.land(1)
-    assert sum(ask.slots for ask in claim(book, 20, drag=5)) == 1
+    assert sum(ask.slots for ask in claim(book, 20, drag=6)) == 1
 
 
-def test_a_proven_lane_finds_room_beside_any_number_that_drag() -> None:
+def test_unproven_lanes_have_half_of_that_beside_them() -> None:
+    book = book_of(*(stranger(n) for n in range(1, 41)))
+    stall(book, *range(1, 21))
+    claim(book, 20, drag=6)
+    assert sorted(book.get(n).in_flight for n in range(21, 41)) == [0] * 17 + [1] * 3  # type: ignore[union-attr]
+    assert claim(book, 20, drag=6) == []
+
+
+def test_a_new_lane_is_tried_beside_any_number_that_hang() -> None:
+    book = book_of(*(stranger(n) for n in range(1, 101)))
+    stall(book, *range(1, 101))
+    claim(book, 20, drag=10)
+    book.learn(stranger(200))
+    book.wake(200 * 8 + PLAIN)
+    assert lanes_of(claim(book, 10, drag=10)) == [200]
+
+
+def test_a_new_lane_that_rings_is_tried_before_those_that_a_sweep_found() -> None:
+    book = LaneBook()
+    for n in range(1, 101):
+        book.learn(stranger(n))
+        book.wake(n * 8 + PLAIN, floor=FLOOR)
+    book.wake(50 * 8 + PLAIN)
+    assert lanes_of(claim(book, 1, drag=10)) == [50]
+
+
+def test_unproven_lanes_that_are_found_out_one_after_another_have_an_end() -> None:
+    """What they have in flight then stays there until it times out."""
+    drag = 10
+    book = book_of(*(stranger(n) for n in range(1, 201)))
+    while asks := claim(book, 20, drag=drag):
+        for ask in asks:
+            book.drag(ask.slot >> 3)
+    in_flight = sum(book.get(n).in_flight for n in range(1, 201))  # type: ignore[union-attr]
+    assert in_flight == drag * MOST_STALLED // 2
+
+
+def test_a_proven_lane_finds_room_beside_any_number_of_others() -> None:
     book = book_of(*(stranger(n, f"owner {n}") for n in range(1, 101)), stranger(200, "good"))
+    stall(book, *range(1, 51))
     prove(book, 200)
     claim(book, 20, drag=10)
     book.wake(200 * 8 + PLAIN)
@@ -160,9 +232,18 @@ def test_a_proven_lane_finds_room_beside_any_number_that_drag() -> None:
     assert lanes_of(book.ask(0.0, 10, drag=10)) == [200]
 
 
+def test_the_three_lines_take_turns_where_slots_are_scarce() -> None:
+    book = book_of(stranger(1), stranger(2), stranger(3))
+    prove(book, 1)
+    stall(book, 2)
+    served = [claim(book, 1, drag=10)[0].slot >> 3 for _ in range(3)]
+    assert sorted(served) == [1, 2, 3]
+
+
 def test_what_flies_as_a_lane_begins_to_drag_counts_against_the_share() -> None:
     book = book_of(stranger(1), *(stranger(n) for n in range(2, 10)))
     prove(book, 1)
+    stall(book, *range(2, 10))
     claim(book, 10, drag=0)
     assert lane(book).in_flight == 10
     book.drag(1)
@@ -179,18 +260,21 @@ class Watched(Turns):
         return super().pop()
 
 
-def test_lanes_that_drag_are_left_alone_while_their_share_is_taken() -> None:
+@pytest.mark.parametrize("standing", [Standing.UNPROVEN, Standing.STALLED])
+def test_lanes_that_wait_are_left_alone_while_their_share_is_taken(standing: Standing) -> None:
     """However many wait: each claim would look at every one of them."""
     book = LaneBook()
-    dragging = book._turns[True] = Watched()
+    line = book._turns[standing] = Watched()
     for n in range(1, 20_001):
         book.learn(stranger(n, f"owner {n % 50}"))
+        if standing is Standing.STALLED:
+            stall(book, n)
         book.wake(n * 8 + PLAIN)
-    claim(book, 100, drag=100)
-    before, dragging.pops = len(line_order(dragging)), 0
+    claim(book, 150, drag=100)
+    before, line.pops = len(line_order(line)), 0
     for now in range(1, 6):
         assert book.ask(float(now), 100, drag=100) == []
-    assert (dragging.pops, len(line_order(dragging))) == (0, before)
+    assert (line.pops, len(line_order(line))) == (0, before)
 
 
 def line_order(turns: Turns) -> list[int]:
@@ -199,12 +283,12 @@ def line_order(turns: Turns) -> list[int]:
 
 def test_a_claim_takes_out_of_line_no_more_than_it_may_ask_for() -> None:
     book = LaneBook()
-    dragging = book._turns[True] = Watched()
+    line = book._turns[Standing.UNPROVEN] = Watched()
     for n in range(1, 1_001):
         book.learn(stranger(n))
         book.wake(n * 8 + PLAIN)
-    book.ask(0.0, 200, drag=7)
-    assert dragging.pops == 7
+    book.ask(0.0, 200, drag=14)
+    assert line.pops == 7
 
 
 # Places in line -------------------------------------------------------------------------------------------------
@@ -222,8 +306,8 @@ def test_reading_the_lanes_again_moves_nobody_in_line() -> None:
 def test_whoever_waits_gets_a_turn_however_often_the_lanes_are_read() -> None:
     book = book_of(*(stranger(n) for n in range(1, 31)))
     served: set[int] = set()
-    for _ in range(30):
-        asks = claim(book, 1, drag=1)
+    for _ in range(60):  # those that hung have every second turn
+        asks = claim(book, 1, drag=2)
         for ask in asks:
             served.add(ask.slot >> 3)
             book.land(ask.slot >> 3)
