@@ -42,7 +42,7 @@ from delivery.events import Recorder
 from delivery.handlers import EventHandler
 from delivery.jobs import JobKind, Runtime
 from delivery.relay import Relay, RelaySettings
-from delivery.sealing import KeyEncryptionKey, KeyRing
+from delivery.sealing import KeyRing
 from delivery.settings import Settings, read_settings
 from delivery.status import Status
 from delivery.vault import Vault
@@ -131,7 +131,7 @@ class _Parts:
     """What an app is made of."""
 
     def __init__(self, settings: Settings, database: Database, handlers: Sequence[EventHandler]) -> None:
-        self.settings, self.database, self.vault = settings, database, Vault(lambda: KeyRing(_keys(settings)))
+        self.settings, self.database, self.vault = settings, database, Vault(self._open_ring)
         self.handlers = handlers
         self.embedded: EmbeddedPostgres | None = None
         self.switches = PostgresSwitches(database)
@@ -180,7 +180,7 @@ class _Parts:
             events=Events(self._record, self.log, self.outbox, self.runtime),
             deliveries=DeliveryDesk(self.unit, self.log, self.runtime),
             jobs=self.runtime,
-            keys=Keys(self.vault, self.sealed, partial(_new_key, self.settings)),
+            keys=Keys(self.vault, self.sealed, self._new_key),
             recorder=recorder(),
             _parts=self,
         )
@@ -224,6 +224,14 @@ class _Parts:
                 await self.runtime.stop()
                 for loop in loops:
                     loop.cancel()
+
+    def _open_ring(self) -> KeyRing:
+        given, state = self.settings.keys, None if self.settings.dsn is not None else self.settings.home
+        return KeyRing(keyfile.keys_of(given.get_secret_value() if given is not None else None, state))
+
+    def _new_key(self) -> str:
+        given = self.settings.keys is not None or self.settings.dsn is not None
+        return keyfile.add(None if given else self.settings.home).id
 
     async def check_keys(self) -> None:
         """See that the keys open everything that is sealed here."""
@@ -367,31 +375,6 @@ async def migrate_database(
         else:
             found = await asyncio.to_thread(act, settings.dsn)
     return [f"{each.number:04}_{each.name}" for each in found]
-
-
-def _keys(settings: Settings) -> list[KeyEncryptionKey]:
-    if settings.keys is not None:
-        return [KeyEncryptionKey.parse(text) for text in settings.keys.get_secret_value().replace(",", " ").split()]
-    if settings.dsn is not None:
-        raise ConfigurationError(
-            "no key to seal signing secrets with: make one with `tidings keys generate` and set it as TIDINGS_KEYS"
-        )
-    keys, made = keyfile.read_or_make(settings.home)
-    if made:
-        log.info(
-            "made a key that seals signing secrets: %s (keep it: without it they cannot be opened)",
-            settings.home / keyfile.NAME,
-        )
-    return keys
-
-
-def _new_key(settings: Settings) -> str:
-    if settings.keys is not None or settings.dsn is not None:
-        raise ConfigurationError(
-            "the keys are given as TIDINGS_KEYS: make one with `tidings keys generate`, put it there in front of the"
-            " others, with a comma, for every process, and only then rotate"
-        )
-    return keyfile.add(settings.home).id
 
 
 def _runtime_settings(settings: Settings) -> RuntimeSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from delivery.errors import ConfigurationError
 from delivery.sealing import KeyEncryptionKey
+
+log = logging.getLogger("tidings.keys")
 
 #: Name of the file in the state folder; one key a line, the first seals.
 NAME = "keys"
@@ -37,12 +40,35 @@ def read_or_make(home: Path) -> tuple[list[KeyEncryptionKey], bool]:
     return [KeyEncryptionKey.parse(line) for line in lines], made
 
 
-def add(home: Path) -> KeyEncryptionKey:
+def keys_of(given: str | None, home: Path | None) -> list[KeyEncryptionKey]:
+    """Return the keys that are given, separated by commas, or else those of a state folder, made where there are none.
+
+    Raises:
+        ConfigurationError: there are none, or one of them is none.
+    """
+    if given is not None:
+        return [KeyEncryptionKey.parse(text) for text in given.replace(",", " ").split()]
+    if home is None:
+        raise ConfigurationError(
+            "no key to seal signing secrets with: make one with `tidings keys generate` and set it as TIDINGS_KEYS"
+        )
+    keys, made = read_or_make(home)
+    if made:
+        log.info("made a key that seals signing secrets: %s (keep it: without it they cannot be opened)", home / NAME)
+    return keys
+
+
+def add(home: Path | None) -> KeyEncryptionKey:
     """Put a new key in front of the others of a state folder, and return it.
 
     Raises:
-        ConfigurationError: the file cannot be read or written, or holds something else.
+        ConfigurationError: there is no folder, or the file cannot be read or written, or holds something else.
     """
+    if home is None:
+        raise ConfigurationError(
+            "the keys are given as TIDINGS_KEYS: make one with `tidings keys generate`, put it there in front of the"
+            " others, with a comma, for every process, and only then rotate"
+        )
     path = home / NAME
     while True:
         keys, _ = read_or_make(home)

@@ -63,8 +63,6 @@ async def test_a_run_with_every_sort_of_trouble_leaves_no_secret_behind(
     platform: Platform, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("", *logging.Logger.manager.loggerDict):
-        if name.partition(".")[0] == "httpcore":
-            continue  # tells all that it receives, and is told to be silent
         caplog.set_level(logging.DEBUG, logger=name)
     headers = (("Authorization", f"Bearer {TOKEN}"),)
     secrets = []

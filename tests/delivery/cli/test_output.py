@@ -16,8 +16,8 @@ from delivery.cli.output import (
     json_text,
     moment,
     shown,
-    size,
     shown_block,
+    size,
     span,
     write_table,
 )
