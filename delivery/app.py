@@ -18,7 +18,7 @@ from delivery import handlers as handler_kinds
 from delivery.adapters import keyfile
 from delivery.adapters.embedded import EmbeddedPostgres
 from delivery.adapters.http import LOCAL, Allowance, Guard, HttpChannel, SystemResolver, blocked_url
-from delivery.adapters.postgres.database import Database, migrate
+from delivery.adapters.postgres.database import Database, Deadlines, migrate
 from delivery.adapters.postgres.event_log import PostgresEventLog
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.outbox import PostgresOutbox
@@ -103,7 +103,8 @@ class App:
             version, name, host = tx.info.server_version // 10_000, tx.info.dbname, tx.info.host
             place = f"{host}:{tx.info.port}" if host and not host.startswith(("/", "@")) else "a local socket"
         kind = "embedded PostgreSQL" if self.settings.dsn is None else "PostgreSQL"
-        return f"{kind} {version}, database {name} on {place}"
+        how = ", through a pooler: polls, as it cannot listen" if self._parts.database.is_pooled else ""
+        return f"{kind} {version}, database {name} on {place}{how}"
 
     def check_keys(self) -> None:
         """See that there are keys to open secrets with, before anything is changed.
@@ -327,9 +328,9 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
             embedded = EmbeddedPostgres(settings.home)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
             stack.enter_context(embedded.explained())
-            database = await embedded.reach(partial(_open_migrated, size=settings.pool_size))
+            database = await embedded.reach(partial(_open_migrated, settings=settings))
         else:
-            database = Database(settings.dsn, size=settings.pool_size)
+            database = _database(settings.dsn, settings)
         stack.push_async_callback(database.close)
         parts = _Parts(settings, database, handlers)
         parts.embedded = embedded
@@ -343,15 +344,22 @@ async def open_app(settings: Settings | None = None, *, handlers: Sequence[Event
         yield parts.app()
 
 
-async def _open_migrated(dsn: str, *, size: int) -> Database:
+async def _open_migrated(dsn: str, *, settings: Settings) -> Database:
     await asyncio.to_thread(migrate, dsn)
-    database = Database(dsn, size=size)
+    database = _database(dsn, settings)
     try:
         await database.open()
     except BaseException:
         await database.close()
         raise
     return database
+
+
+def _database(dsn: str, settings: Settings) -> Database:
+    deadlines = Deadlines(
+        statement=settings.statement_deadline, quick=settings.claim_deadline, relay=settings.relay_deadline
+    )
+    return Database(dsn, size=settings.pool_size, deadlines=deadlines)
 
 
 async def migrate_database(

@@ -56,8 +56,8 @@ class Outbox(Protocol):
     async def asleep(self, sleeping: bool) -> None:
         """Say whether this relay sleeps, so that recording rings its doorbell only then."""
 
-    async def beat(self, relay: int, lasts: timedelta) -> None:
-        """Say that this relay looks for events, and will for that long."""
+    async def beat(self, relay: int, lasts: timedelta) -> int:
+        """Say that this relay looks for events, and will for that long; return how many do."""
 
     async def leave(self, relay: int) -> None:
         """Say that this relay stops."""

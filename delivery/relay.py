@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from delivery import polling
 from delivery.compiler import CHUNK, Routes, compile_owners, jobs_for
 from delivery.errors import ConfigurationError, TidingsError, TransactionConflict, Unavailable
 from delivery.jobs import Jobs
@@ -39,7 +40,8 @@ class RelaySettings:
 
     batch: int = 200  #: events a transaction
     chunk: int = CHUNK  #: jobs a transaction
-    poll: timedelta = timedelta(milliseconds=200)  #: looks for events that no ring told of
+    #: Looks for events that no ring told of; several relays share out the looks (`delivery.polling`).
+    poll: timedelta = timedelta(milliseconds=200)
 
 
 class Relay:
@@ -56,6 +58,7 @@ class Relay:
         self._told_awake = float("-inf")
         self._id = secrets.randbits(62)  # random a process start
         self._beat_at = float("-inf")
+        self._alive = 1  # relays that look for events, this one too
         self._stopping = False
         self.relayed = 0  #: events fanned out since the start
 
@@ -148,7 +151,7 @@ class Relay:
     async def _beat(self) -> None:
         now = time.monotonic()
         if now - self._beat_at > _BEAT_EVERY_S:
-            await self._outbox.beat(self._id, BEAT_LASTS)
+            self._alive = await self._outbox.beat(self._id, BEAT_LASTS)
             self._beat_at = now
 
     async def _say_awake(self) -> None:
@@ -163,7 +166,7 @@ class Relay:
             self._told_awake = float("-inf")
             await self._outbox.asleep(True)
             return
-        await self._sleep(self._settings.poll)
+        await self._sleep(polling.pause(self._settings.poll, self._alive))
 
     async def _sleep(self, pause: timedelta) -> None:
         with suppress(TimeoutError):

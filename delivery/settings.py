@@ -105,6 +105,11 @@ class Settings(BaseSettings):
 
     slots: int = Field(default=200, ge=1, le=10_000)  #: deliveries in flight in one process
     pool_size: int = Field(default=10, ge=4, le=500)  #: database connections of one process, besides two listeners
+    #: How long the database may take to answer one statement before the connection is given up; the same for claims,
+    #: settles and renewals of leases; and for a relay's whole transaction.
+    statement_deadline: Span = timedelta(minutes=2)
+    claim_deadline: Span = timedelta(seconds=25)
+    relay_deadline: Span = timedelta(seconds=30)
     lease: Span = timedelta(seconds=30)  #: how long a claimed job is kept from others when its process dies
     shard_lease: Span = timedelta(seconds=10)  #: how long lanes are kept from others when their process dies
     poll: Span = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of

@@ -1,4 +1,7 @@
-"""The binding: every case runs on a real PostgreSQL, and on a second one of version 15 where it is installed."""
+"""The bindings: every case runs on a real PostgreSQL, and on one of version 15 where it is installed.
+
+Some run by way of a connection pooler, too, where that is installed.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from .postgres import PostgresEngine, empty
+from .pooler import PGBOUNCER, WHY_NOT, pooling
+from .postgres import PooledPostgresEngine, PostgresEngine, empty
 
 #: Debian keeps each version's programs apart.
 OLDEST = Path("/usr/lib/postgresql/15/bin")
 #: The oldest one runs besides where it is installed, unless a server was given.
 SERVERS = ["newest", "oldest"] if OLDEST.exists() and "TIDINGS_TEST_DATABASE_URL" not in os.environ else ["newest"]
+#: PgBouncer before the newest.
+POOLED = pytest.param("pooled", marks=pytest.mark.skipif(PGBOUNCER is None, reason=WHY_NOT))
 QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=300")
 
 
@@ -32,7 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(word): what an engine must be able to do; its binding says what it lacks")
 
 
-@pytest.fixture(scope="session", params=SERVERS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each case on every server, and those that are named for it through the pooler."""
+    if "engine" in metafunc.fixturenames:
+        named = metafunc.module.__name__.rpartition("test_")[2] in (PooledPostgresEngine.cases or ())
+        metafunc.parametrize("server", [*SERVERS, POOLED] if named else SERVERS, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest, server: str) -> Iterator[str]:
     """DSN of a server's maintenance database."""
     if request.param == "oldest":
@@ -97,12 +110,21 @@ def store(server: str, template: str) -> Iterator[str]:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+@pytest.fixture(scope="session")
+def pooled(store: str) -> Iterator[str]:
+    """DSN of that database by way of a pooler."""
+    with pooling(store) as through:
+        yield through
+
+
 @pytest.fixture
 async def engine(request: pytest.FixtureRequest, store: str) -> AsyncIterator[PostgresEngine]:
     """One empty store of the engine under test."""
+    is_pooled = request.node.callspec.params["server"] == "pooled"
+    binding = PooledPostgresEngine if is_pooled else PostgresEngine
     for mark in request.node.iter_markers("needs"):
-        if mark.args[0] in PostgresEngine.lacks:
-            pytest.skip(PostgresEngine.lacks[mark.args[0]])
+        if mark.args[0] in binding.lacks:
+            pytest.skip(binding.lacks[mark.args[0]])
     await empty(store)
-    async with PostgresEngine(store) as engine:
+    async with binding(store, through=request.getfixturevalue("pooled") if is_pooled else None) as engine:
         yield engine

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
 
-from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.database import Database, Deadlines
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
 from delivery.jobs import JobKind, Periodic
 
@@ -46,9 +48,13 @@ class PostgresEngine:
     """`Engine` on one database."""
 
     lacks: Mapping[str, str] = {}
+    #: The modules of cases that run on it; None = all.
+    cases: Collection[str] | None = None
+    slowest_poll = math.inf  #: seconds; a runtime looks at least this often, whatever its pace
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str, *, through: str | None = None) -> None:
+        """Bind to a database; its runtimes connect by way of `through` where that is given."""
+        self._dsn, self._through = dsn, through or dsn
         self._runtimes: list[PostgresRuntime] = []
         self._databases: list[Database] = []
         self._processes: list[Process] = []
@@ -70,21 +76,21 @@ class PostgresEngine:
             await line.__aexit__()
 
     async def line(self) -> Line:
-        self._lines.append(await Line(self._dsn).__aenter__())
+        self._lines.append(await Line(self._through).__aenter__())
         return self._lines[-1]
 
     async def runtime(
         self, *kinds: JobKind, periodics: tuple[Periodic, ...] = (), pace: Pace = STEADY, line: Line | None = None
     ) -> PostgresRuntime:
-        dsn = self._dsn if line is None else line.dsn
-        database = Database(dsn, size=pace.connections, quick_deadline_s=pace.deadline)
+        dsn = self._through if line is None else line.dsn
+        database = Database(dsn, size=pace.connections, deadlines=Deadlines(quick=seconds(pace.deadline)))
         await database.open()
         self._databases.append(database)
         settings = RuntimeSettings(
             slots=pace.slots,
             lease=seconds(pace.lease),
             shard_lease=seconds(pace.share_lease),
-            poll=seconds(pace.poll),
+            poll=seconds(min(pace.poll, self.slowest_poll)),
             grace=seconds(pace.grace),
         )
         runtime = PostgresRuntime(database, kinds, periodics, settings)
@@ -111,7 +117,13 @@ class PostgresEngine:
     async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
         started = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "conformance.postgres", self._dsn, pace.text(), json.dumps(periodics)),
+            *(
+                "-m",
+                "conformance.postgres",
+                self._through,
+                replace(pace, poll=min(pace.poll, self.slowest_poll)).text(),
+                json.dumps(periodics),
+            ),
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -132,6 +144,17 @@ class PostgresEngine:
             for channel in ("tidings_jobs", "tidings_lanes", "tidings_cancel", "tidings_done"):
                 for payload in ("", "?", "-1", "1+", "+1", "1+x", "1,,2", "9" * 40, "²", "1+nan", "1+inf"):
                     await connection.execute("SELECT pg_notify(%s, %s)", [channel, payload])
+
+
+class PooledPostgresEngine(PostgresEngine):
+    """The same by way of a pooler that gives each transaction another session, in the cases where that can matter.
+
+    Its runtimes are told of nothing, so they look for it.
+    """
+
+    lacks: Mapping[str, str] = {"hearing": "through a pooler nothing is heard, so there are no ears to cut off"}
+    cases = frozenset({"cancel", "claim", "enqueue", "leader", "rescue", "settle_and_fencing", "wait", "wake_up"})
+    slowest_poll = 0.1
 
 
 async def _main(dsn: str, pace: str, periodics: str) -> None:

@@ -69,6 +69,7 @@ async def test_a_large_call_over_many_lanes_is_told_of(engine: Engine):
 
 
 @pytest.mark.needs("severing")
+@pytest.mark.needs("hearing")
 async def test_a_job_that_nobody_heard_of_is_found_by_looking(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script), pace=Pace(poll=0.3))
@@ -79,6 +80,7 @@ async def test_a_job_that_nobody_heard_of_is_found_by_looking(engine: Engine):
 
 
 @pytest.mark.needs("severing")
+@pytest.mark.needs("hearing")
 async def test_who_was_deaf_looks_once_and_hears_again(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script), pace=TOLD)

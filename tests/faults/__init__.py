@@ -6,7 +6,7 @@
     producer.py   a process: commits business changes with their events, and writes down which it committed
     receiver.py   a process: accepts deliveries, badly at times, and writes down which it accepted
     claimers.py   a process: many runtimes on one lane, and a lock that no two handlers may hold
-    altered.py    a process of the platform whose clock is wrong, or whose patience is short
+    altered.py    a process of the platform whose clock is wrong
     clusters.py   a PostgreSQL of its own, to be killed, locked and left without disk
     proxy.py      a network between platform and database that resets, stalls and delays
     stage.py      one platform with its producer, receiver and ledgers, and what is done to it

@@ -3,8 +3,6 @@
 SKEW_S sets its wall clock off by so many seconds. No clock of the machine is touched: in this process alone `time.time`
 and `time.time_ns` are off, and so is `datetime` in every module of the platform: all that it reads a wall clock
 by. Clocks that only count (monotonic, boot) are right, as they are on a machine whose date is wrong.
-
-DEADLINE_S is how long it waits for a database that does not answer, which is 25 s and 120 s else.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import sys
 import time
 from typing import Any
 
-SKEW_S, DEADLINE_S = (float(os.environ.get(name, "0")) for name in ("SKEW_S", "DEADLINE_S"))
+SKEW_S = float(os.environ.get("SKEW_S", "0"))
 OURS = ("delivery", "signing", "subscriptions")
 
 
@@ -47,12 +45,7 @@ def skew(seconds: float) -> None:
 def main() -> None:
     """Work as `journeys.worker` does."""
     skew(SKEW_S)
-    from delivery.adapters.postgres import database, outbox
     from tests.journeys.worker import work
-
-    if DEADLINE_S:
-        database.DEADLINE_S = outbox.DEADLINE_S = DEADLINE_S
-        database.Database.__init__.__kwdefaults__["quick_deadline_s"] = DEADLINE_S
 
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in OURS and getattr(module, "datetime", None) is dates.datetime:

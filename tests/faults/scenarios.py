@@ -135,7 +135,7 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
         proxying(dsn) as proxy,
         on_stage(dsn, home, seed, size, through=proxy.dsn(dsn, options=options)) as stage,
     ):
-        await staff(stage, module="tests.faults.altered", DEADLINE_S="2")
+        await staff(stage, statement_deadline="2s", claim_deadline="2s", relay_deadline="2s")
         async for n in stage.moments():
             if n % 3 == 0:
                 stage.fault("reset", connections=proxy.reset())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 from delivery import Unavailable
-from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.database import Database, Deadlines
 from delivery.adapters.postgres.outbox import PostgresOutbox
 from tests.journeys.patience import eventually
 
@@ -33,7 +34,7 @@ async def near(dsn: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def far(dsn: str, proxy: Proxy) -> AsyncIterator[Database]:
-    database = Database(proxy.dsn(dsn, options=OPTIONS), quick_deadline_s=1.0)
+    database = Database(proxy.dsn(dsn, options=OPTIONS), deadlines=Deadlines(quick=timedelta(seconds=1.0)))
     await database.open()
     yield database
     proxy.reset()

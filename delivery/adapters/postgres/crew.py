@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from psycopg.rows import DictRow
 
+from delivery import polling
 from delivery.adapters.postgres import tries
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
@@ -41,8 +42,9 @@ LAST_S = 5.0
 STILL_RUNS_S = 1.0
 #: Between two claims of a process that has work in flight, in seconds.
 CLAIM_PAUSE_S = 0.003
-#: Between two sweeps that nothing asks for: so many times what the last one took, in seconds no more than this.
-SWEEP_SPACING, LONGEST_SWEEP_PAUSE_S = 100, 60.0
+#: Between two sweeps that nothing asks for: so many times what the last one took, fewer while nothing is heard and
+#: only a sweep finds new work; in seconds no more than this.
+SWEEP_SPACING, DEAF_SPACING, LONGEST_SWEEP_PAUSE_S = 100, 10, 60.0
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
@@ -53,7 +55,9 @@ class RuntimeSettings:
     slots: int = 200  #: jobs that run at once in this process
     lease: timedelta = timedelta(seconds=30)  #: of a claimed job; renewed while its handler runs
     shard_lease: timedelta = timedelta(seconds=10)
-    poll: timedelta = timedelta(seconds=2)  #: how often to look for work that no ring told of
+    #: How often to look for work that no ring told of; several who hear the rings look less often each
+    #: (`delivery.polling`).
+    poll: timedelta = timedelta(seconds=2)
     grace: timedelta = timedelta(seconds=20)  #: for running jobs to end when the process stops
 
 
@@ -165,7 +169,10 @@ class Crew:
     # Claiming and running ---------------------------------------------------------------------------------------
 
     async def _sweep_forever(self) -> None:
-        """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs."""
+        """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs.
+
+        Where nothing is heard, only the looks find new work, and nobody else looks at our lanes.
+        """
         while True:
             try:
                 async with asyncio.timeout(self._sweep_pause()):
@@ -182,8 +189,9 @@ class Crew:
         self._sweep_took = now() - began  # of one that failed nothing follows: the database was away
 
     def _sweep_pause(self) -> float:
-        poll = self._settings.poll.total_seconds()
-        return max(poll, min(SWEEP_SPACING * self._sweep_took, LONGEST_SWEEP_PAUSE_S))
+        alive, spacing = (self.territory.shards.workers, SWEEP_SPACING) if self._listener.hears else (1, DEAF_SPACING)
+        poll = polling.pause(self._settings.poll, alive).total_seconds()
+        return max(poll, min(spacing * self._sweep_took, LONGEST_SWEEP_PAUSE_S))
 
     async def _claim_forever(self) -> None:
         while True:

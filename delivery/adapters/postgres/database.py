@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import os
 import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import DictRow, class_row, dict_row
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 import migrations
 from delivery.adapters.postgres.faults import mapped
+from delivery.adapters.postgres.pools import (
+    CONNECT_TIMEOUT_S,
+    KEEPALIVE,
+    SESSION,
+    Conn,
+    Pool,
+    pooler_pool,
+    session_pool,
+    severed_after,
+)
 from delivery.errors import ConfigurationError, InvalidInput, SchemaPending, SchemaTooNew
 
 #: The oldest server that is supported, as `server_version_num`.
 OLDEST_SERVER = 150_000
-#: How long to wait for a server to answer a new connection, in seconds.
-CONNECT_TIMEOUT_S = 5
-
-#: Of every pooled connection, whatever the database's or the role's defaults are.
-SESSION = "-c jit=off -c timezone=UTC -c default_transaction_isolation=read\\ committed"
-
-#: A server that is gone without a word is noticed within about this many seconds.
-_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
-#: How long one statement may take before its connection is given up, in seconds: `quick` ones, and others.
-QUICK_DEADLINE_S, DEADLINE_S = 25.0, 120.0
-#: What a client that went without a word had locked is free again after this; a connection string's options win.
-_UNHEARD_OF = "-c idle_in_transaction_session_timeout=60s"
-#: How long a connection that nobody uses may take to show that it lives, in seconds.
-_CHECK_DEADLINE_S = 2.0
-
 #: Stands for every address that this machine holds.
 ANY_OF_OURS = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
-Conn = AsyncConnection[DictRow]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long the database may take to answer before the connection is given up."""
+
+    statement: timedelta = timedelta(seconds=120)
+    quick: timedelta = timedelta(seconds=25)  #: a claim, a settle, a renewal; the server ends it a little earlier
+    relay: timedelta = timedelta(seconds=30)  #: a relay's whole transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,18 +76,6 @@ SELECT current_setting('server_version_num')::int AS version,
 """
 
 
-class _Pool(AsyncConnectionPool[Conn]):
-    """A pool whose look at its connections also ends on one that says nothing."""
-
-    @staticmethod
-    async def check_connection(conn: Conn) -> None:
-        alarm = asyncio.get_running_loop().call_later(_CHECK_DEADLINE_S, _sever, conn)
-        try:
-            await AsyncConnectionPool.check_connection(conn)
-        finally:
-            alarm.cancel()
-
-
 class Database:
     """Two pools on one database: `durable` for what callers are told, `quick` for claims and settles.
 
@@ -94,12 +83,21 @@ class Database:
     never a job (see `sql/settle_jobs.sql`).
     """
 
-    def __init__(self, dsn: str, *, size: int = 10, quick_deadline_s: float = QUICK_DEADLINE_S) -> None:
+    def __init__(self, dsn: str, *, size: int = 10, deadlines: Deadlines | None = None) -> None:
         self.dsn = dsn
         self.size = size
-        self._quick_deadline_s = quick_deadline_s
-        self.durable = _pool(dsn, size, SESSION)
-        self.quick = _pool(dsn, max(4, size // 2), f"{SESSION} -c synchronous_commit=off -c statement_timeout=20s")
+        self.deadlines = deadlines or Deadlines()
+        #: Connections go through a pooler, such as PgBouncer, that may give each transaction another session: known
+        #: once it is open. Then nothing is kept in a session: no settings, no prepared statements, no LISTEN.
+        self.is_pooled = False
+        self._make_pools()
+
+    def _make_pools(self) -> None:
+        stopped_after = str(int(self.deadlines.quick.total_seconds() * 800))  # ms: before it is given up
+        quick = SESSION | {"synchronous_commit": "off", "statement_timeout": stopped_after}
+        make, parts = pooler_pool if self.is_pooled else session_pool, _parts(self.dsn)
+        self.durable = make(parts, self.size, SESSION)
+        self.quick = make(parts, max(4, self.size // 2), quick)
 
     @staticmethod
     def hosts(dsn: str) -> list[tuple[str, int]]:
@@ -137,8 +135,12 @@ class Database:
         """
         with mapped():
             async with await self.connect() as connection:
-                await _check_server(connection)
-                await _check_schema(connection)
+                with severed_after(connection, CONNECT_TIMEOUT_S):
+                    await _check_server(connection)
+                    await _check_schema(connection)
+                    self.is_pooled = await _is_pooled(connection)
+            if self.is_pooled:
+                self._make_pools()
             await self.durable.open()
             await self.quick.open()
 
@@ -149,67 +151,56 @@ class Database:
 
     async def connect(self) -> Conn:
         """Open one connection outside the pools, autocommit (for LISTEN)."""
-        dsn = psycopg.conninfo.make_conninfo("", **{**_KEEPALIVE, **_parts(self.dsn)})
+        dsn = psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **_parts(self.dsn)})
         return await AsyncConnection.connect(
             dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S
         )
 
     @asynccontextmanager
-    async def transaction(self, *, deadline_s: float | None = None) -> AsyncIterator[Conn]:
+    async def transaction(self, *, deadline: timedelta | None = None) -> AsyncIterator[Conn]:
         """Open a transaction: commits on leaving, rolls back on an exception; cut off at the deadline."""
-        async with _borrowed(self.durable, deadline_s) as connection, connection.transaction():
+        async with _borrowed(self.durable, deadline) as connection, _begun(self.durable, connection):
             yield connection
 
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[DictRow]:
         """Run one statement by itself and return its rows."""
-        pool, deadline_s = (self.quick, self._quick_deadline_s) if quick else (self.durable, DEADLINE_S)
-        async with _borrowed(pool, deadline_s) as connection:
-            cursor = await connection.execute(query, parameters)
-            return await cursor.fetchall() if cursor.description else []
+        pool, deadline = self.durable, self.deadlines.statement
+        if quick:
+            pool, deadline = self.quick, self.deadlines.quick
+        async with _borrowed(pool, deadline) as connection:
+            if not pool.settings:
+                return await _rows(connection, query, parameters)
+            async with _begun(pool, connection):
+                return await _rows(connection, query, parameters)
 
 
 @asynccontextmanager
-async def _borrowed(pool: AsyncConnectionPool[Conn], deadline_s: float | None) -> AsyncIterator[Conn]:
+async def _borrowed(pool: Pool, deadline: timedelta | None) -> AsyncIterator[Conn]:
     """Lend a connection. When one turns out to be cut, the others are looked at: most likely they are cut too."""
     with mapped():
-        connection = alarm = None
+        connection = None
         try:
             async with pool.connection() as connection:
-                if deadline_s is not None:
-                    alarm = asyncio.get_running_loop().call_later(deadline_s, _sever, connection)
-                yield connection
-        except psycopg.OperationalError:
+                with severed_after(connection, None if deadline is None else deadline.total_seconds()):
+                    yield connection
+        except psycopg.Error:
             if connection is not None and connection.broken:
                 with suppress(psycopg.Error, PoolTimeout):
                     await pool.check()
             raise
-        finally:
-            if alarm is not None:
-                alarm.cancel()
 
 
-def _sever(connection: Conn) -> None:
-    """Cut a connection that does not answer.
-
-    Why not a timeout: a driver that is cancelled tells the server so and waits for its answer, on the very connection
-    that gives none.
-    """
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as twin:
-        twin.shutdown(socket.SHUT_RDWR)
+@asynccontextmanager
+async def _begun(pool: Pool, connection: Conn) -> AsyncIterator[None]:
+    async with connection.transaction():
+        if pool.settings:
+            await connection.execute(pool.settings)
+        yield
 
 
-def _pool(dsn: str, size: int, options: str) -> _Pool:
-    merged = _parts(dsn)
-    merged = {**_KEEPALIVE, **merged, "options": f"{_UNHEARD_OF} {merged.get('options') or ''} {options}"}
-    return _Pool(
-        psycopg.conninfo.make_conninfo("", **merged),
-        min_size=1,
-        max_size=size,
-        open=False,
-        timeout=CONNECT_TIMEOUT_S,
-        kwargs={"autocommit": True, "row_factory": dict_row, "connect_timeout": CONNECT_TIMEOUT_S},
-        check=None,
-    )
+async def _rows(connection: Conn, query: bytes, parameters: dict[str, Any]) -> list[DictRow]:
+    cursor = await connection.execute(query, parameters)
+    return await cursor.fetchall() if cursor.description else []
 
 
 def _parts(dsn: str) -> dict[str, Any]:
@@ -223,6 +214,10 @@ def _parts(dsn: str) -> dict[str, Any]:
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
         parts = {"host": "no@host"}
+    except ValueError:
+        raise ConfigurationError(
+            "--dsn / TIDINGS_DATABASE_URL is not UTF-8: percent-encode the UTF-8 bytes of what is no letter or digit"
+        ) from None
     hosts = ",".join(host for host in str(parts.get("host") or "").split(",") if not host.startswith("/"))
     names = f"{hosts}/{parts.get('dbname') or ''}"
     if "@" in names.lstrip("@") or not re.fullmatch(r"[0-9,]*", str(parts.get("port") or "")):
@@ -239,6 +234,12 @@ async def _check_server(connection: Conn) -> None:
     server.check()
     if server.is_read_only:
         raise ConfigurationError("the database is read-only: connect to the primary server")
+
+
+async def _is_pooled(connection: Conn) -> bool:
+    """See whether the session is the one that was opened: a pooler has to name one of its own making."""
+    row = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+    return row is None or row["pid"] != connection.info.backend_pid
 
 
 async def _check_schema(connection: Conn) -> None:
@@ -269,7 +270,9 @@ def migrate(dsn: str, *, check: bool = False, grant_record: str | None = None) -
         SchemaTooNew: the schema is of a newer release.
     """
     _parts(dsn)
-    with mapped(), Connection.connect(dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S) as connection:
+    # Nothing prepared: behind a pooler, the next transaction may be another session's.
+    options: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "prepare_threshold": None}
+    with mapped(), Connection.connect(dsn, autocommit=True, **options) as connection:
         (server,) = connection.cursor(row_factory=class_row(Server)).execute(_READ_SERVER).fetchall()
         server.check()
         try:

@@ -53,6 +53,8 @@ def translate(error: Exception, refused: type[InvalidInput] = InvalidInput) -> T
     state = getattr(error, "sqlstate", None) or ""
     if state in OWN_STATES:
         return OWN_STATES[state](_primary(error))
+    if isinstance(error, psycopg.InternalError) and not state:
+        return _unreachable(error)  # psycopg's own: no answer is like this, but where a pooler's server went
     for classes, make in _TABLE:
         if isinstance(error, classes):
             return make(error)
@@ -94,6 +96,13 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
         (pg.ReadOnlySqlTransaction,),
         lambda _: ConfigurationError(
             "this transaction is read-only: use one that may write, on a database that may, on the primary server"
+        ),
+    ),
+    (
+        (pg.IdleInTransactionSessionTimeout,),
+        lambda _: Unavailable(
+            "the transaction did nothing for too long, so the database ended it and kept nothing of it: do what is slow"
+            " before it begins, and run it again"
         ),
     ),
     (

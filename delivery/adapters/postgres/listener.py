@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import psycopg
 from psycopg import sql
 
-from delivery.adapters.postgres.database import Conn, Database
+from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.pools import Conn, severed_after
 
 log = logging.getLogger("tidings.listener")
 
@@ -34,31 +35,41 @@ class Listener:
     ) -> None:
         self._database, self._channels = database, channels
         self._hear, self._caught_up = hear, caught_up
+        self.hears = False  #: what is rung now is heard
 
     async def run(self) -> None:
-        """Listen until cancelled; a lost connection is made anew."""
+        """Listen until cancelled; a lost connection is made anew. Behind a pooler nothing can be heard: it returns."""
+        if self._database.is_pooled:
+            return
         failures = 0
         while True:
             try:
                 async with asyncio.timeout(ANSWER_WITHIN_S):
                     connection = await self._database.connect()
                 async with connection:
+                    await self._listen(connection)
                     if failures:
                         log.info("listening again")
                     failures = 0
-                    await self._listen(connection)
+                    await self._attend(connection)
             except (psycopg.Error, OSError, TimeoutError) as error:
                 if not failures:
                     log.warning("listening is cut off (%s); polling meanwhile", type(error).__name__)
                 await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
                 failures += 1
+            finally:
+                self.hears = False
 
     async def _listen(self, connection: Conn) -> None:
-        for channel in self._channels:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        with severed_after(connection, ANSWER_WITHIN_S):
+            for channel in self._channels:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self.hears = True
         await self._caught_up()
+
+    async def _attend(self, connection: Conn) -> None:
         while True:
             async for notice in connection.notifies(timeout=CHECK_EVERY_S):
                 await self._hear(notice.channel, notice.payload)
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+            with severed_after(connection, ANSWER_WITHIN_S):
                 await connection.execute("SELECT 1")

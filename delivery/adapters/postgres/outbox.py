@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow
 
-from delivery.adapters.postgres.database import DEADLINE_S, Database
+from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.statements import statement
 from delivery.events import Event
 from delivery.outbox import POISON_AT, OutboxBatch, OutboxRow
@@ -27,7 +27,7 @@ class PostgresOutbox:
     @asynccontextmanager
     async def claim(self, limit: int, *, only: UUID | None = None) -> AsyncIterator[OutboxBatch]:
         """Claim rows that are due and that no other relay holds."""
-        async with self._database.transaction(deadline_s=DEADLINE_S) as tx:
+        async with self._database.transaction(deadline=self._database.deadlines.relay) as tx:
             cursor = await tx.execute(statement("claim_outbox"), {"poison_at": POISON_AT, "limit": limit, "only": only})
             yield _Batch(tx, [_row(row) for row in await cursor.fetchall()])
 
@@ -52,9 +52,10 @@ class PostgresOutbox:
         name = "mark_asleep" if sleeping else "mark_awake"
         await self._database.fetch(statement(name), {}, quick=True)
 
-    async def beat(self, relay: int, lasts: timedelta) -> None:
-        """Say that this relay looks for events."""
-        await self._database.fetch(statement("beat_relay"), {"relay": relay, "lasts": lasts}, quick=True)
+    async def beat(self, relay: int, lasts: timedelta) -> int:
+        """Say that this relay looks for events; return how many do."""
+        [row] = await self._database.fetch(statement("beat_relay"), {"relay": relay, "lasts": lasts}, quick=True)
+        return int(row["relays"])
 
     async def leave(self, relay: int) -> None:
         """Say that this relay stops."""

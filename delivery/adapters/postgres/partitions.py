@@ -34,8 +34,9 @@ from enum import IntEnum
 from psycopg import errors as pg
 from psycopg.sql import SQL, Identifier, Literal
 
-from delivery.adapters.postgres.database import Conn, Database
+from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import DAY, Shelf, Table, midnight, oldest_kept, shelves
+from delivery.adapters.postgres.pools import Conn
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import TidingsError
 

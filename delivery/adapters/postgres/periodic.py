@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, timedelta
 from uuid import uuid4
 
-from delivery.adapters.postgres.database import DEADLINE_S, Database
+from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.jobs import PostgresJobs
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import NotFound, TidingsError
@@ -99,11 +99,11 @@ class Ticker:
         return job_id
 
     async def _tick(self) -> None:
-        async with self._database.transaction(deadline_s=DEADLINE_S) as tx:
+        async with self._database.transaction(deadline=self._database.deadlines.statement) as tx:
             cursor = await tx.execute(statement("due_periodics"), {"names": list(self._periodics)})
             for row in await cursor.fetchall():
                 periodic = self._periodics[row["name"]]
-                args = periodic.args | {"tick": row["tick"].isoformat()}
+                args = periodic.args | {"tick": row["tick"].astimezone(UTC).isoformat()}
                 job_id = await self._jobs.with_(tx).enqueue(periodic.kind, args, EnqueueOptions(unique_by_args=True))
                 await tx.execute(statement("mark_tick"), {"name": periodic.name, "tick": row["tick"], "job": job_id})
 

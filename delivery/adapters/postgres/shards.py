@@ -38,6 +38,7 @@ class Shards:
         self._gained, self._lost = gained, lost
         self.worker = secrets.randbits(62)  #: random a process start
         self.owned: set[int] = set()
+        self.workers = 1  #: that live, this one too, as of the last beat
         self._good_until = 0.0
         self._turn = asyncio.Lock()
         self._stopped = False
@@ -56,7 +57,8 @@ class Shards:
         share = 0
         if self._shares:
             [row] = await self._database.fetch(statement("beat_worker"), me, quick=True)
-            share = -(-SHARDS // row["workers"])
+            self.workers = row["workers"]
+            share = -(-SHARDS // self.workers)
             if row["gone"]:
                 log.warning("%d workers went without a word; their jobs run again as their leases end", row["gone"])
         if self.owned:

@@ -11,8 +11,9 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import sql
 
-from delivery.adapters.postgres.database import Conn, Database
+from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import first_id
+from delivery.adapters.postgres.pools import Conn
 
 DAY = timedelta(days=1)
 PARENTS = ("event", "job_identity", "job_done", "attempt")

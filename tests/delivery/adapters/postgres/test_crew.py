@@ -182,13 +182,22 @@ async def test_a_step_that_fails_in_any_way_is_taken_again(dsn: str) -> None:
         await eventually(lambda: added <= ran, within=20)
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.3), (0.02, 2.0), (25.0, 60.0)])
-async def test_sweeps_are_spaced_by_what_they_take_within_a_bound(dsn: str, took: float, pause: float) -> None:
+@pytest.mark.parametrize(
+    ("took", "pause", "deaf"), [(0.0, 0.3, 0.3), (0.02, 2.0, 0.3), (0.2, 20.0, 2.0), (25.0, 60.0, 60.0)]
+)
+async def test_sweeps_are_spaced_by_what_they_take_within_a_bound(
+    dsn: str, took: float, pause: float, deaf: float
+) -> None:
+    """Less far apart where nothing is heard, and only they find new work."""
+
     async def nothing(_job: Job) -> None: ...
 
     async with working(dsn, nothing) as (runtime, _):
+        await eventually(lambda: runtime._crew._listener.hears)
         runtime._crew._sweep_took = took
         assert runtime._crew._sweep_pause() == pause
+        runtime._crew._listener.hears = False
+        assert runtime._crew._sweep_pause() == deaf
 
 
 async def test_a_sweep_that_failed_holds_up_none_after_it(dsn: str) -> None:

@@ -28,6 +28,8 @@ BROKEN = [
     "host=127.0.0.1 port=1 password=hunter swordfish=x",
     "host=127.0.0.1 port=1 password='hunter swordfish",
     "hunter swordfish",
+    "postgresql://app:hunter%ffswordfish@127.0.0.1:1/db",
+    "host=127.0.0.1 port=1 password=hunter\udcffswordfish",
 ]
 
 
@@ -160,6 +162,12 @@ def test_migrating_by_a_broken_connection_string_tells_nothing_of_it(dsn: str):
     with pytest.raises(ConfigurationError, match="percent-encode") as refused:
         migrate(dsn)
     assert not secrets_in(refused.value)
+
+
+@pytest.mark.parametrize("dsn", BROKEN[-2:])
+def test_a_connection_string_that_is_not_utf8_is_called_that(dsn: str):
+    with pytest.raises(ConfigurationError, match="TIDINGS_DATABASE_URL is not UTF-8"):
+        Database.hosts(dsn)
 
 
 @pytest.mark.parametrize("dsn", BROKEN)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
-from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.database import Database, Deadlines
+from delivery.adapters.postgres.outbox import PostgresOutbox
 from delivery.errors import Unavailable
 from tests.conformance.line import Line
 from tests.conformance.patience import eventually
+
+HALF_A_SECOND = timedelta(seconds=0.5)
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ async def line(dsn: str) -> AsyncIterator[Line]:
 
 @pytest.fixture
 async def database(line: Line) -> AsyncIterator[Database]:
-    database = Database(line.dsn, size=6, quick_deadline_s=0.5)
+    database = Database(line.dsn, size=6, deadlines=Deadlines(quick=HALF_A_SECOND, relay=HALF_A_SECOND))
     await database.open()
     yield database
     await line.cut()
@@ -76,7 +81,7 @@ async def test_a_transaction_with_a_deadline_is_given_up_and_others_may_take_lon
     async with database.transaction() as tx:
         await tx.execute("SELECT pg_sleep(0.7)")
     with pytest.raises(Unavailable):
-        async with database.transaction(deadline_s=0.3) as tx:
+        async with database.transaction(deadline=timedelta(seconds=0.3)) as tx:
             await tx.execute("SELECT pg_sleep(5)")
 
 
@@ -87,3 +92,36 @@ async def test_connections_that_were_cut_are_replaced_at_the_first_error(line: L
         await fetch(database)
     for _ in range(4):
         assert await fetch(database) == [{"one": 1}]
+
+
+async def test_a_relay_whose_connection_goes_silent_within_a_claim_gives_it_up(line: Line, database: Database) -> None:
+    outbox = PostgresOutbox(database)
+
+    async def claim_into_silence() -> None:
+        async with outbox.claim(10) as batch:
+            await line.hush()
+            await batch.routes_version()
+
+    with pytest.raises(Unavailable):
+        await asyncio.wait_for(claim_into_silence(), 15)
+    async with outbox.claim(10) as batch:
+        assert await batch.routes_version() > 0
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+async def test_a_transaction_that_was_idle_for_too_long_says_so(dsn: str, speaks: bool) -> None:
+    """By its next statement, or by its commit."""
+    database = Database(make_conninfo(dsn, options="-c idle_in_transaction_session_timeout=100ms"))
+    await database.open()
+
+    async def dawdle() -> None:
+        async with database.transaction() as tx:
+            await tx.execute("CREATE TABLE public.nothing ()")
+            await asyncio.sleep(1.0)  # beyond what the server allows
+            if speaks:
+                await tx.execute("SELECT 1")
+
+    with pytest.raises(Unavailable, match=r"did nothing for too long.*kept nothing of it"):
+        await dawdle()
+    assert await database.fetch(b"SELECT to_regclass('public.nothing') AS it", {}) == [{"it": None}]
+    await database.close()

@@ -1,0 +1,99 @@
+"""Pools of connections, with their settings kept by each session or, behind a pooler, begun with each transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool
+
+#: How long to wait for a server to answer a new connection, in seconds.
+CONNECT_TIMEOUT_S = 5
+
+#: Of every session, whatever the database's or the role's defaults are.
+SESSION = {"jit": "off", "timezone": "UTC"}
+#: What a client that went without a word had locked is free again after this; a connection string's options win.
+IDLE = {"idle_in_transaction_session_timeout": "60s"}
+
+#: A server that is gone without a word is noticed within about this many seconds.
+KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+#: How long a connection that nobody uses may take to show that it lives, in seconds.
+_CHECK_DEADLINE_S = 2.0
+
+Conn = AsyncConnection[DictRow]
+
+
+class Pool(AsyncConnectionPool[Conn]):
+    """A pool whose look at its connections also ends on one that says nothing."""
+
+    #: Statements that a transaction begins with, where no session keeps its settings; else nothing.
+    settings: bytes = b""
+
+    @staticmethod
+    async def check_connection(conn: Conn) -> None:
+        with severed_after(conn, _CHECK_DEADLINE_S):
+            await AsyncConnectionPool.check_connection(conn)
+
+
+def session_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
+    isolation = {"default_transaction_isolation": "read committed"}
+    options = f"{_options(IDLE)} {parts.get('options') or ''} {_options({**settings, **isolation})}"
+    return _new_pool({**parts, "options": options}, size)
+
+
+def pooler_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
+    """Make a pool of which no connection is asked to keep anything from one transaction to the next."""
+
+    async def configure(connection: Conn) -> None:
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)  # goes with each BEGIN
+
+    pool = _new_pool(parts, size, configure=configure, kwargs={"prepare_threshold": None})
+    pool.settings = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in {**IDLE, **settings}.items()).encode()
+    return pool
+
+
+def _options(settings: Mapping[str, str]) -> str:
+    """Write settings as libpq's `options`."""
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+
+
+def _new_pool(parts: Mapping[str, Any], size: int, *, kwargs: Mapping[str, Any] | None = None, **more: Any) -> Pool:
+    fixed = {"autocommit": True, "row_factory": dict_row, "connect_timeout": CONNECT_TIMEOUT_S}
+    return Pool(
+        psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **parts}),
+        min_size=1,
+        max_size=size,
+        open=False,
+        timeout=CONNECT_TIMEOUT_S,
+        kwargs={**fixed, **(kwargs or {})},
+        check=None,
+        **more,
+    )
+
+
+@contextmanager
+def severed_after(connection: Conn, seconds: float | None) -> Iterator[None]:
+    """Cut a connection that is not done by then; None = never."""
+    alarm = None if seconds is None else asyncio.get_running_loop().call_later(seconds, _sever, connection)
+    try:
+        yield
+    finally:
+        if alarm is not None:
+            alarm.cancel()
+
+
+def _sever(connection: Conn) -> None:
+    """Cut a connection that does not answer.
+
+    Why not a timeout: a driver that is cancelled tells the server so and waits for its answer, on the very connection
+    that gives none.
+    """
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)
