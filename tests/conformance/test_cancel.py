@@ -220,9 +220,11 @@ async def test_many_are_cancelled_oldest_first_in_pages(engine: Engine):
     for job_id in (*first, *second):
         row = await ended(runtime, job_id)
         assert (row.state, row.reason) == (JobState.CANCELLED, "ann")
-    assert gate.cancelled == [running]
+    kept = (other, waiting[2], waiting[4])
+    assert gate.cancelled[0] == running  # after it, one of the second page may have begun
+    assert not set(gate.cancelled) & set(kept)
     gate.opened.set()
-    for job_id in (other, waiting[2], waiting[4]):
+    for job_id in kept:
         assert (await ended(runtime, job_id)).state is JobState.COMPLETED
 
 
