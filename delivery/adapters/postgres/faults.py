@@ -99,13 +99,6 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
         ),
     ),
     (
-        (pg.IdleInTransactionSessionTimeout,),
-        lambda _: Unavailable(
-            "the transaction did nothing for too long, so the database ended it and kept nothing of it: do what is slow"
-            " before it begins, and run it again"
-        ),
-    ),
-    (
         (pg.InFailedSqlTransaction,),
         lambda _: Conflict("an earlier statement of this transaction failed: roll it back, then run it again"),
     ),
@@ -127,7 +120,10 @@ _TABLE: list[tuple[tuple[type[Exception], ...], Callable[[Exception], TidingsErr
     ),
     (
         (pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout),
-        lambda e: Unavailable(f"the database ended the session ({_primary(e)}); nothing was changed: try again"),
+        lambda e: Unavailable(
+            f"the database ended the session ({_primary(e)}) and kept nothing of the transaction: do what is slow"
+            " before it begins, and try again"
+        ),
     ),
     ((pg.StatementTooComplex,), lambda _: InvalidEvent("data is nested too deeply: flatten it")),
     (

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -217,21 +216,3 @@ async def test_the_isolation_that_a_database_asks_for_by_default_is_not_the_plat
     finally:
         await database.close()
     assert rows == [{"level": "read committed"}]
-
-
-async def test_a_session_that_the_server_ended_is_nobodys_fault_but_the_databases(dsn: str):
-    database = Database(make_conninfo(dsn, options="-c idle_in_transaction_session_timeout=100ms"))
-    await database.open()
-
-    async def idle_for_too_long() -> None:
-        async with database.transaction() as tx:
-            await tx.execute("SELECT 1")
-            await asyncio.sleep(1.0)
-            await tx.execute("SELECT 1")
-
-    try:
-        with pytest.raises(Unavailable, match="ended the session"):
-            await idle_for_too_long()
-        assert await database.fetch(b"SELECT 1 AS one", {}) == [{"one": 1}]
-    finally:
-        await database.close()

@@ -122,10 +122,10 @@ async def test_a_relay_counts_while_it_lives_and_no_longer_when_it_has_stopped(
     async with relaying(database), relaying(database):
         await eventually(lambda: living() == 2)
     assert living() == 0
-    first, second = PostgresOutbox(database), PostgresOutbox(database)
-    assert await first.beat(timedelta(seconds=60)) == 1
-    assert await second.beat(timedelta(0)) == 2
-    assert await first.beat(timedelta(seconds=60)) == 1, "the second one's time is over"
+    outbox = PostgresOutbox(database)
+    assert await outbox.beat(1, timedelta(seconds=60)) == 1
+    assert await outbox.beat(2, timedelta(0)) == 2
+    assert await outbox.beat(1, timedelta(seconds=60)) == 1, "the second one's time is over"
 
 
 async def test_an_idle_worker_that_hears_looks_less_often_where_many_live(database: Counted, connection: Sql) -> None:
