@@ -30,11 +30,11 @@ def drain(stage: Stage, deliveries: int, endpoints: int) -> Outcome:
         recorded = time.perf_counter()
         with platform.running("relay"):
             relaying = time.perf_counter()
-            until(lambda: not platform.sql("SELECT 1 FROM tidings.outbox LIMIT 1"), 0.02)
+            until(lambda: not platform.sql("SELECT 1 FROM tidings.outbox LIMIT 1"))
             relayed = time.perf_counter()
         whole = each * endpoints
         progress(f"drain: recorded {whole:,} in {recorded - began:.2f} s, relayed in {relayed - relaying:.2f} s")
-        took, used = asyncio.run(_drain(platform))
+        took, used = asyncio.run(_drain(platform, receivers, whole))
         delivered = receivers.count()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return Outcome(
@@ -43,12 +43,13 @@ def drain(stage: Stage, deliveries: int, endpoints: int) -> Outcome:
     )
 
 
-async def _drain(platform: Platform) -> tuple[float, float]:
+async def _drain(platform: Platform, receivers: Receivers, deliveries: int) -> tuple[float, float]:
     """Deliver everything; return the seconds it took, and those of CPU."""
     async with open_app(platform.settings) as app:
         began, cpu = time.perf_counter(), time.process_time()
         working = asyncio.create_task(app.work(relay=False))
-        await asyncio.to_thread(until, lambda: not platform.sql(_LEFT), 0.05)
+        await asyncio.to_thread(until, lambda: receivers.count() >= deliveries, 0.05)  # which asks no database
+        await asyncio.to_thread(until, lambda: not platform.sql(_LEFT), 0.02)
         took, used = time.perf_counter() - began, time.process_time() - cpu
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
