@@ -12,7 +12,7 @@ from .source import PACKAGES, Source, check, imports, python, refused, requireme
 
 OURS = {*sys.stdlib_module_names, *PACKAGES}
 #: Glue for receivers, who bring these themselves: no dependencies of ours.
-GLUE = ("django", "fastapi", "flask", "starlette")
+GLUE = ("django", "fastapi", "flask", "starlette", "werkzeug")
 #: What is imported -> the only places that may. `delivery.adapters` is ours, but is nobody's to name either.
 HOMES: dict[str, tuple[str, ...]] = {
     "certifi": ("delivery/adapters/http",),
