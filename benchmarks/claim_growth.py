@@ -94,11 +94,11 @@ async def _nothing(_: Job) -> None:
 
 async def _rates(platform: Platform, jobs: int, times: Times) -> tuple[float, float]:
     """Let the engine run so many; return rows a second of claiming, and jobs a second in all."""
-    count, enough = 0, asyncio.Event()
+    count, began, enough = 0, 0.0, asyncio.Event()
 
     async def handle(_: Job) -> None:
-        nonlocal count
-        count += 1
+        nonlocal count, began
+        count, began = count + 1, began or time.perf_counter()
         if count >= jobs:
             enough.set()
 
@@ -107,7 +107,6 @@ async def _rates(platform: Platform, jobs: int, times: Times) -> tuple[float, fl
     try:
         runtime = PostgresRuntime(database, [JobKind(name="bench", handler=handle, cautious=True)])
         times.clear()
-        began = time.perf_counter()
         await runtime.start()
         async with asyncio.timeout(120):
             await enough.wait()

@@ -121,6 +121,7 @@ class Platform:
             for number, port in enumerate(ports):
                 await app.event_types.declare(event_type(number), by="bench", exposure=Exposure.WEBHOOK)
                 await _add(app, port, event_type(number))
+        self.sql("VACUUM ANALYZE")
 
     async def add_hanging(self, ports: Sequence[int], deliveries: int) -> None:
         """Add an endpoint at each port, and give them so many due deliveries in all."""
