@@ -164,6 +164,7 @@ class _Parts:
         self.endpoints = Endpoints(
             self.unit,
             seal=self.vault.seal_key,
+            open_key=self.vault.open_key,
             check_keys=self.check_keys,
             gate=self._gate,
             jobs=self.runtime,

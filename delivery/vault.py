@@ -8,8 +8,8 @@ from typing import Protocol
 from uuid import UUID
 
 from delivery.errors import ConfigurationError
-from delivery.sealing import KeyRing, sealed_with
-from signing import SigningSecret
+from delivery.sealing import KeyRing, SealError, sealed_with
+from signing import InvalidKeyError, PublicKey, SenderKey, parse_key
 from subscriptions.model import Endpoint
 from subscriptions.store import StoredKey
 
@@ -64,11 +64,11 @@ class Vault:
         """Seal a signing secret in its place."""
         return self.ring.seal(secret, purpose="signing", owner_id=owner_id, endpoint_id=endpoint_id, key_id=key_id)
 
-    def open_key(self, key: StoredKey, endpoint: Endpoint) -> SigningSecret:
-        """Open a signing secret.
+    def open_key(self, key: StoredKey, endpoint: Endpoint) -> SenderKey:
+        """Open a signing key.
 
         Raises:
-            SealError: its key is missing, or it does not belong there.
+            SealError: its key is missing, it does not belong there, or this release knows no such kind of key.
         """
         opened = self.open(
             SealedValue(
@@ -79,7 +79,13 @@ class Vault:
                 sealed=key.sealed,
             )
         )
-        return SigningSecret.parse(opened.decode("ascii"))
+        try:
+            opened_key = parse_key(opened.decode("ascii"))
+        except InvalidKeyError as error:
+            raise SealError(f"signing key {key.id} opens, but this release cannot use it: {error}") from None
+        if isinstance(opened_key, PublicKey):
+            raise SealError(f"signing key {key.id} opens, but it is a public one: rotate the endpoint's keys")
+        return opened_key
 
     def seal_headers(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
         """Seal an endpoint's headers."""

@@ -20,7 +20,7 @@ from delivery.deliveries import Deliveries, Parcel
 from delivery.errors import TidingsError
 from delivery.jobs import Cancel, Discard, Job, Retry, Snooze
 from delivery.sealing import SealError
-from signing import SigningSecret, WebhookSigner
+from signing import SenderKey, WebhookSigner
 from subscriptions.model import Endpoint, EndpointState, Exposure
 from subscriptions.policies import POLICIES
 from subscriptions.store import StoredKey
@@ -52,7 +52,7 @@ class DeliverWorker:
         self,
         deliveries: Deliveries,
         channel: Channel,
-        open_key: Callable[[StoredKey, Endpoint], SigningSecret],
+        open_key: Callable[[StoredKey, Endpoint], SenderKey],
         *,
         disable: Callable[[Endpoint, str], Awaitable[None]],
         pause: Lanes,

@@ -34,7 +34,7 @@ from signing.errors import (
     WebhookInProgressError,
 )
 from signing.headers import HeadersLike
-from signing.keys import SigningSecret, parse_key
+from signing.keys import ReceiverKey, SenderKey, SigningSecret, parse_key
 from signing.payload import VerifiedWebhook
 from signing.readers import GITHUB, SHOPIFY, SLACK, STRIPE, SVIX
 from signing.replay import AsyncReplayStore, MemoryReplayStore, ReplayGuard, ReplayStore
@@ -59,8 +59,10 @@ __all__ = [
     "PayloadDecodeError",
     "PublicKey",
     "RawBodyError",
+    "ReceiverKey",
     "ReplayGuard",
     "ReplayStore",
+    "SenderKey",
     "SignatureMismatchError",
     "SigningKey",
     "SigningSecret",

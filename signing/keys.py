@@ -99,6 +99,12 @@ class SigningSecret:
         raise TypeError("a SigningSecret is neither pickled nor copied: carry it sealed, and parse it where it is used")
 
 
+#: What signs.
+SenderKey = SigningSecret | SigningKey
+#: What verifies.
+ReceiverKey = SigningSecret | PublicKey
+
+
 def parse_key(text: str) -> SigningSecret | SigningKey | PublicKey:
     """Read a key of any kind; its prefix says which, and without one it is a shared secret.
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from signing.ed25519 import SigningKey
 from signing.errors import InvalidKeyError
-from signing.keys import SigningSecret
+from signing.keys import SenderKey, SigningSecret
 
 #: 1 to 256 printable ASCII characters; no space at an end (HTTP drops it), no full stop (it is the separator)
 MESSAGE_ID = re.compile(r"(?! )[ -\-/-~]{1,256}(?<! )", re.ASCII)
@@ -31,7 +31,7 @@ class WebhookSigner:
         InvalidKeyError: no key, or something that is no signing key.
     """
 
-    def __init__(self, keys: Sequence[SigningSecret | SigningKey], *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Sequence[SenderKey], *, clock: Callable[[], float] = time.time) -> None:
         self._keys = tuple(keys)
         self._clock = clock
         if not self._keys:

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from signing.ed25519 import PublicKey
 from signing.errors import BodyTooLargeError, InvalidKeyError, SignatureMismatchError, TimestampError, VerificationError
 from signing.headers import HeadersLike
-from signing.keys import SigningSecret
+from signing.keys import ReceiverKey
 from signing.payload import VerifiedWebhook
 from signing.readers import Key, Reader, standard
 from signing.signature import check_body
 
 #: A key as its text, or read already.
-KeyLike = str | SigningSecret | PublicKey
+KeyLike = str | ReceiverKey
 #: Finds the keys of a request: (the id it claims, where its headers hold one; its headers) -> keys. What it is
 #: handed is not verified yet.
 FindKeys = Callable[[str | None, HeadersLike], Iterable[KeyLike]]

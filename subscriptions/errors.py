@@ -14,6 +14,7 @@ Each message is one line and ends with what to do next. None carries a key, a he
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID
 
 
@@ -52,3 +53,9 @@ class Conflict(SubscriptionError):
 def no_endpoint(owner_id: str, endpoint_id: UUID) -> str:
     """Say that the owner has no such endpoint: in the same words whoever looked for it, and whosever it is."""
     return f"owner {owner_id!r} has no endpoint {endpoint_id}: `tidings endpoints list` shows those it has"
+
+
+def written(length: timedelta) -> str:
+    """Write a duration as a person would: 8d, 60s."""
+    days, rest = divmod(length, timedelta(days=1))
+    return f"{length.total_seconds():g}s" if rest or not days else f"{days}d"

@@ -12,9 +12,18 @@ from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from signing.keys import SigningSecret
-from subscriptions.errors import Conflict, InvalidEndpoint, InvalidSubscription, InvalidType, NotFound, no_endpoint
+from signing import SenderKey
+from subscriptions.errors import (
+    Conflict,
+    InvalidEndpoint,
+    InvalidSubscription,
+    InvalidType,
+    NotFound,
+    no_endpoint,
+    written,
+)
 from subscriptions.headers import check_headers
+from subscriptions.keys import OVERLAP, SCHEME, EndpointKeys, Seal, new_key
 from subscriptions.match import check_declarable, check_wanted, parse_patterns
 from subscriptions.model import (
     Endpoint,
@@ -29,23 +38,15 @@ from subscriptions.model import (
     describe,
 )
 from subscriptions.policies import POLICIES
-from subscriptions.store import Change, Store, StoredKey
+from subscriptions.store import Change, Store
 from subscriptions.urls import canonical_url
 
 #: Deliveries that an endpoint may have in flight at once.
 MAX_LIMIT = 1000
 MIN_TIMEOUT, MAX_TIMEOUT = timedelta(milliseconds=100), timedelta(seconds=30)
 
-#: How long the old keys go on signing after a rotation, unless said otherwise, and at most.
-OVERLAP, MAX_OVERLAP = timedelta(hours=24), timedelta(days=7)
-#: Keys of one endpoint that sign at once; each is one more signature in every delivery.
-MAX_KEYS = 10
-
 #: Characters of a name, and of a description or reason.
 MAX_NAME, MAX_LINE = 128, 500
-
-#: Seal the text form of a secret: (text, owner_id, endpoint_id, key_id) -> what may be stored.
-Seal = Callable[[bytes, str, UUID, UUID], bytes]
 
 _OWNER = re.compile(r"[!-~]{1,128}")
 _HANDLER = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
@@ -72,7 +73,8 @@ class EndpointRegistry:
         `check_overrides` raises an error of its own for overrides of the classifier that cannot be. `make_id`
         makes UUIDv7, so that ids sort by age; `now` is aware UTC.
         """
-        self._store, self._seal, self._check_overrides = store, seal, check_overrides
+        self._store, self._check_overrides = store, check_overrides
+        self._keys = EndpointKeys(store, seal=seal, make_id=make_id)
         self._make_id, self._now = make_id, now
 
     async def add_endpoint(
@@ -87,11 +89,12 @@ class EndpointRegistry:
         limit: int = 10,
         timeout: timedelta = timedelta(seconds=10),
         overrides: Mapping[str, str] | None = None,
-        secret: SigningSecret | None = None,
-    ) -> tuple[Endpoint, SigningSecret]:
-        """Add an endpoint and return it with its signing secret, which nothing reveals again.
+        scheme: str = SCHEME,
+        key: SenderKey | None = None,
+    ) -> tuple[Endpoint, SenderKey]:
+        """Add an endpoint and return it with its signing key, which nothing reveals again.
 
-        `secret` brings one along from elsewhere; None makes a new one. Two endpoints may share a URL.
+        `key` brings one along from elsewhere; None makes a new one of the scheme. Two endpoints may share a URL.
         """
         _check_line("by", by, MAX_NAME, InvalidEndpoint)
         if not _OWNER.fullmatch(owner_id):
@@ -111,12 +114,12 @@ class EndpointRegistry:
             updated_at=now,
         )
         endpoint = self._checked(wanted)
-        secret = secret or SigningSecret.generate()
+        key = key or new_key(scheme)
         await self._store.add_endpoint(endpoint)
-        key_id = await self._add_key(endpoint, secret, now)
-        after = {**describe(endpoint), "key": str(key_id)}
+        key_id = await self._keys.add(endpoint, key, now)
+        after = {**describe(endpoint), "key": str(key_id), "scheme": key.scheme}
         await self._store.record_change(Change.about(endpoint, "endpoint.added", by, now, after=after))
-        return endpoint, secret
+        return endpoint, key
 
     async def update_endpoint(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint and return it; what is under way goes by the new values from its next try on."""
@@ -179,31 +182,27 @@ class EndpointRegistry:
         *,
         by: str,
         overlap: timedelta = OVERLAP,
-        secret: SigningSecret | None = None,
-    ) -> SigningSecret:
-        """Give an endpoint a new signing secret and return it, which nothing reveals again.
+        scheme: str | None = None,
+        key: SenderKey | None = None,
+    ) -> SenderKey:
+        """Give an endpoint a new signing key and return it, which nothing reveals again.
 
         The old keys sign too until `overlap` is over (at most 7 days), so that receivers change theirs at
-        leisure; zero cuts a leaked key off at once. Each call makes a key; with `MAX_KEYS` it is a Conflict.
+        leisure; zero cuts a leaked key off at once. `scheme` None keeps that of the newest key; another one is
+        signed beside the old until the overlap is over. With `MAX_KEYS` it is a Conflict.
         """
-        if not timedelta(0) <= overlap <= MAX_OVERLAP:
-            raise InvalidEndpoint(f"an overlap of {_written(overlap)} is not allowed: give 0 to {MAX_OVERLAP.days}d")
         endpoint = await self._standing(owner_id, endpoint_id, by)
         now = self._now()
-        old = await self._store.keys(endpoint.id, now)
-        if overlap and len(old) >= MAX_KEYS:
-            raise Conflict(
-                f"endpoint {endpoint.id} signs with {len(old)} keys, the most there may be:"
-                " wait until one expires, or rotate without overlap"
-            )
-        await self._store.expire_keys(endpoint.id, now + overlap)
-        secret = secret or SigningSecret.generate()
-        key_id = await self._add_key(endpoint, secret, now)
+        old = await self._keys.expire(endpoint, overlap, now)
+        if scheme is None:
+            scheme = old[0].scheme if old else SCHEME
+        key = key or new_key(scheme)
+        key_id = await self._keys.add(endpoint, key, now)
         before = {"keys": [str(key.id) for key in old]}
-        after = {"key": str(key_id), "overlap_s": overlap.total_seconds()}
+        after = {"key": str(key_id), "scheme": key.scheme, "overlap_s": overlap.total_seconds()}
         change = Change.about(endpoint, "endpoint.rotated", by, now, before=before, after=after)
         await self._store.record_change(change)
-        return secret
+        return key
 
     async def _standing(self, owner_id: str, endpoint_id: UUID, by: str) -> Endpoint:
         _check_line("by", by, MAX_NAME, InvalidEndpoint)
@@ -217,18 +216,11 @@ class EndpointRegistry:
         if not 1 <= endpoint.limit <= MAX_LIMIT:
             raise InvalidEndpoint(f"a limit of {endpoint.limit} is not allowed: give 1 to {MAX_LIMIT}")
         if not MIN_TIMEOUT <= endpoint.timeout <= MAX_TIMEOUT:
-            allowed = f"{_written(MIN_TIMEOUT)} to {_written(MAX_TIMEOUT)}"
-            raise InvalidEndpoint(f"a timeout of {_written(endpoint.timeout)} is not allowed: give {allowed}")
+            allowed = f"{written(MIN_TIMEOUT)} to {written(MAX_TIMEOUT)}"
+            raise InvalidEndpoint(f"a timeout of {written(endpoint.timeout)} is not allowed: give {allowed}")
         check_headers(endpoint.headers)
         self._check_overrides(endpoint.overrides)
         return replace(endpoint, url=canonical_url(endpoint.url))
-
-    async def _add_key(self, endpoint: Endpoint, secret: SigningSecret, now: datetime) -> UUID:
-        key_id = self._make_id()
-        sealed = self._seal(secret.reveal().encode("ascii"), endpoint.owner_id, endpoint.id, key_id)
-        key = StoredKey(id=key_id, endpoint_id=endpoint.id, sealed=sealed, created_at=now)
-        await self._store.add_key(key)
-        return key_id
 
     async def _write(self, old: Endpoint, new: Endpoint, what: str, by: str) -> Endpoint:
         changed = [each.name for each in fields(new) if getattr(old, each.name) != getattr(new, each.name)]
@@ -374,12 +366,6 @@ _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII charac
 def _check_line(what: str, text: str, longest: int, error: type[Exception]) -> None:
     if not 1 <= len(text) <= longest or not text.isprintable() or text != text.strip():
         raise error(f"{what!r} is not usable: give one line of 1 to {longest} characters, no space at its ends")
-
-
-def _written(length: timedelta) -> str:
-    """Write a duration as a person would: 8d, 60s."""
-    days, rest = divmod(length, timedelta(days=1))
-    return f"{length.total_seconds():g}s" if rest or not days else f"{days}d"
 
 
 async def _locked(store: Store, owner_id: str, endpoint_id: UUID) -> Endpoint:

@@ -26,6 +26,7 @@ class StoredKey:
     id: UUID
     endpoint_id: UUID
     sealed: bytes = field(repr=False)
+    scheme: str = "v1"  #: of Standard Webhooks: `v1` is a shared secret, `v1a` a pair of keys
     created_at: datetime
     expires_at: datetime | None = None  #: signs until then; None = until it is rotated
 

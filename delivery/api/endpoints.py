@@ -17,10 +17,11 @@ from delivery.events import Event
 from delivery.ids import new_id
 from delivery.jobs import Inspector, JobFilter
 from delivery.sealing import SealError
-from signing import SigningSecret
+from signing import PublicKey, SenderKey, SigningKey
 from subscriptions.errors import no_endpoint
+from subscriptions.keys import OVERLAP, SCHEME, Seal
 from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure, UnopenedHeaders
-from subscriptions.registry import OVERLAP, EndpointRegistry, Seal
+from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Store, StoredKey
 
 #: Opens a transaction and hands out the store on it; commits on leaving.
@@ -50,13 +51,14 @@ class Endpoints:
         unit: Unit,
         *,
         seal: Seal,
+        open_key: Callable[[StoredKey, Endpoint], SenderKey],
         check_keys: Callable[[], Awaitable[None]],
         gate: Gate,
         jobs: Inspector,
         attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
     ) -> None:
         self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
-        self._check_keys = check_keys
+        self._check_keys, self._open_key = check_keys, open_key
 
     async def add(
         self,
@@ -70,8 +72,12 @@ class Endpoints:
         limit: int = 10,
         timeout: timedelta = timedelta(seconds=10),
         overrides: Mapping[str, str] | None = None,
-    ) -> tuple[Endpoint, SigningSecret]:
-        """Add an endpoint; its signing secret is returned here and never again.
+        scheme: str = SCHEME,
+    ) -> tuple[Endpoint, SenderKey]:
+        """Add an endpoint; its signing key is returned here and never again.
+
+        With the scheme `v1` that is a secret that the receiver shares; with `v1a` (ed25519) the receiver is given
+        its `public_key`, which `public_keys` tells again.
 
         Raises:
             InvalidEndpoint: a value is refused; the message says which and why.
@@ -90,6 +96,7 @@ class Endpoints:
                 limit=limit,
                 timeout=timeout,
                 overrides=overrides,
+                scheme=scheme,
             )
             await self._check_gate(endpoint)
         return endpoint, secret
@@ -124,6 +131,20 @@ class Endpoints:
             if await store.endpoint(owner_id, endpoint_id) is None:
                 raise NotFound(no_endpoint(owner_id, endpoint_id))
             return await store.keys(endpoint_id, datetime.now(UTC))
+
+    async def public_keys(self, owner_id: str, endpoint_id: UUID) -> Mapping[UUID, PublicKey]:
+        """Return the public keys of `v1a` that sign now, newest first, by the ids of `keys`.
+
+        They are taken from the keys as they are sealed, so nobody who can only write rows can pass off another.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+            SealError: one cannot be opened.
+        """
+        endpoint = await self.get(owner_id, endpoint_id)
+        stored = [key for key in await self.keys(owner_id, endpoint_id) if key.scheme == SigningKey.scheme]
+        opened = {key.id: self._open_key(key, endpoint) for key in stored}
+        return {key_id: key.public_key for key_id, key in opened.items() if isinstance(key, SigningKey)}
 
     async def update(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint; deliveries under way go by the new values from their next try on."""
@@ -161,12 +182,29 @@ class Endpoints:
         return endpoint
 
     async def rotate_secret(
-        self, owner_id: str, endpoint_id: UUID, *, by: str, overlap: timedelta = OVERLAP
-    ) -> SigningSecret:
-        """Return a new signing secret, shown here and never again; the old ones sign too until `overlap` is over."""
+        self,
+        owner_id: str,
+        endpoint_id: UUID,
+        *,
+        by: str,
+        overlap: timedelta = OVERLAP,
+        scheme: str | None = None,
+    ) -> SenderKey:
+        """Return a new signing key, shown here and never again; the old ones sign too until `overlap` is over.
+
+        `scheme` None keeps that of the newest key. Another one is signed beside the old meanwhile, so that the
+        receiver may change from a secret to a public key, or back, without losing a delivery. An overlap of zero
+        revokes the old keys at once.
+
+        Raises:
+            InvalidEndpoint: the overlap is not 0 to 7 days, or there is no such scheme.
+            Conflict: 10 keys sign already.
+        """
         await self._check_keys()
         async with self._unit() as store:
-            return await self._registry(store).rotate_secret(owner_id, endpoint_id, by=by, overlap=overlap)
+            return await self._registry(store).rotate_secret(
+                owner_id, endpoint_id, by=by, overlap=overlap, scheme=scheme
+            )
 
     async def test(self, owner_id: str, endpoint_id: UUID) -> Tested:
         """Send one signed test event at once and say what came of it; nothing is recorded or retried."""

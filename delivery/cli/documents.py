@@ -13,6 +13,7 @@ from delivery.cli.output import decoded, moment
 from delivery.events import Event, JsonText, Relaying
 from delivery.jobs import FINAL_STATES, JobRow, KindOverview, PeriodicRow
 from delivery.status import Holder, KindStatus, Status, TableSize, UpkeepStatus
+from signing import SenderKey, SigningSecret
 from subscriptions.model import (
     Endpoint,
     EndpointTarget,
@@ -57,7 +58,14 @@ def endpoint(one: Endpoint) -> JsonObject:
 
 def key(one: StoredKey) -> JsonObject:
     """Describe a signing key; nothing of its secret."""
-    return {"id": str(one.id), "created_at": moment(one.created_at), "expires_at": moment(one.expires_at)}
+    ends = {"created_at": moment(one.created_at), "expires_at": moment(one.expires_at)}
+    return {"id": str(one.id), "scheme": one.scheme} | ends
+
+
+def revealed(key: SenderKey) -> JsonObject:
+    """Show what a receiver verifies with: the one time that a secret is shown."""
+    name = "secret" if isinstance(key, SigningSecret) else "public_key"
+    return {"scheme": key.scheme, name: key.verifying_key.reveal()}
 
 
 def policy(one: RetryPolicy) -> JsonObject:

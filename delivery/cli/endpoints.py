@@ -26,6 +26,7 @@ from delivery.cli.output import (
 )
 from delivery.cli.parameters import DURATION, HEADER, ID, OVERRIDE
 from delivery.cli.session import Session
+from delivery.cli.signing_keys import REVEALED, list_keys, revealed_field, rotate_secret, scheme_option, show_jwks
 from delivery.cli.trial import advice, write_tested
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
@@ -92,6 +93,7 @@ def endpoints() -> None:
 @owned
 @click.argument("url")
 @_described
+@scheme_option(default="v1")
 @signed
 @printed
 def add(
@@ -103,25 +105,26 @@ def add(
     limit: int | None,
     timeout: timedelta | None,
     overrides: Pairs,
+    scheme: str,
     by: str,
     form: Form,
 ) -> None:
-    """Add an endpoint and print its signing secret.
+    """Add an endpoint and print what its receiver verifies with.
 
-    The secret is shown here and never again.
+    A secret (v1) is shown here and never again; a public key (v1a) is no secret, and `endpoints keys` shows it again.
     """
-    given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
+    given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout, "scheme": scheme}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if re.fullmatch(r"[\w.-]+:[0-9]+(/\S*)?", url):  # as a browser takes it
         raise Failed(f"the URL {url!r} has no scheme: write http://{url}{'' if '/' in url else '/'} or https://...")
-    endpoint, secret = session.run(
+    endpoint, key = session.run(
         lambda app: app.endpoints.add(session.owner, url, by=by, headers=headers, overrides=dict(overrides), **options)
     )
     if form is Form.JSON:
-        write_json(documents.endpoint(endpoint) | {"secret": secret.reveal()})
+        write_json(documents.endpoint(endpoint) | documents.revealed(key))
         return
-    write_fields([("endpoint", endpoint.id), ("url", endpoint.url), ("secret", secret.reveal())])
-    write_line("\nThe secret is shown this once: the receiver verifies with it.")
+    write_fields([("endpoint", endpoint.id), ("url", endpoint.url), revealed_field(key)])
+    write_line(f"\n{REVEALED[key.scheme]}: the receiver verifies with it.")
     write_line(f"next: `tidings subscriptions add NAME --endpoint {endpoint.id} PATTERN` says which events it gets,")
     write_line(f"      `tidings endpoints test {endpoint.id}` sends it one test event")
 
@@ -269,33 +272,6 @@ def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
     _write(endpoint, form, gone, ("deliveries", f"{number} cancelled"))
 
 
-@endpoints.command("rotate-secret")
-@owned
-@ENDPOINT_ID
-@click.option(
-    "--overlap",
-    type=DURATION,
-    default="24h",
-    show_default=True,
-    metavar="DURATION",
-    help="How long the old secret signs too, so that the receiver can change at leisure; at most 7d.",
-)
-@signed
-@printed
-def rotate_secret(session: Session, endpoint_id: UUID, overlap: timedelta, by: str, form: Form) -> None:
-    """Give an endpoint a new signing secret.
-
-    The secret is shown here and never again.
-    """
-    secret = session.run(lambda app: app.endpoints.rotate_secret(session.owner, endpoint_id, by=by, overlap=overlap))
-    if form is Form.JSON:
-        write_json({"id": str(endpoint_id), "secret": secret.reveal(), "overlap_s": overlap.total_seconds()})
-        return
-    write_fields([("endpoint", endpoint_id), ("secret", secret.reveal())])
-    until = f"for {span(overlap)} more" if overlap else "no longer"
-    write_line(f"\nThe secret is shown this once. The old one signs {until}.")
-
-
 @endpoints.command()
 @owned
 @ENDPOINT_ID
@@ -314,6 +290,10 @@ def test(session: Session, endpoint_id: UUID, form: Form) -> None:
         write_tested(tested, answer)
     if not isinstance(verdict, Delivered):
         raise Failed(f"the test event was not delivered ({verdict.code}): {advice(tested)}")
+
+
+for command in (rotate_secret, list_keys, show_jwks):
+    endpoints.add_command(command)
 
 
 def _leads_to(one: Subscription, endpoint_id: UUID) -> bool:
@@ -360,9 +340,10 @@ def _headers(one: Endpoint) -> str | None:
 
 
 def _keys(keys: Sequence[StoredKey]) -> str:
+    schemes = ", ".join(each.scheme for each in keys)
     ends = [f"one until {instant_shown(each.expires_at)}" for each in keys if each.expires_at is not None]
     signs = "1 signs" if len(keys) == 1 else f"{len(keys)} sign"
-    return f"{signs}{', ' if ends else ''}{', '.join(ends)}" if keys else "none signs"
+    return ", ".join([f"{signs} ({schemes})", *ends]) if keys else "none signs"
 
 
 def _policy(name: str) -> str:

@@ -20,7 +20,7 @@ from delivery import App, EventHandler, Settings, open_app
 from delivery.jobs import JobRow
 from delivery.replay import DeliveryFilter
 from delivery.sealing import KeyEncryptionKey
-from signing import SigningSecret
+from signing import SenderKey
 from subscriptions.model import Endpoint, Exposure
 
 from .patience import eventually
@@ -91,7 +91,7 @@ class Platform:
 
     async def endpoint(
         self, path: str, *, patterns: Sequence[str] = (TYPE,), owner_id: str = OWNER, **options: Any
-    ) -> tuple[Endpoint, SigningSecret]:
+    ) -> tuple[Endpoint, SenderKey]:
         """Add an endpoint at a path of the receiver, subscribed to the patterns."""
         url = self.receiver.url(path)
         endpoint, secret = await self.app.endpoints.add(owner_id, url, by="test", **options)

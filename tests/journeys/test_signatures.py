@@ -13,7 +13,7 @@ import svix.webhooks
 from delivery import ConfigurationError, InvalidInput, JsonText, open_app, read_settings, recorder
 from delivery.adapters.postgres.database import Database
 from delivery.jobs import JobState
-from signing import SignatureMismatchError, WebhookVerifier
+from signing import SignatureMismatchError, SigningKey, WebhookVerifier
 
 from .patience import eventually
 from .platform import OWNER, TYPE, Platform, new_keys
@@ -85,6 +85,32 @@ async def test_a_retry_queued_before_a_rotation_verifies_with_the_old_key_and_th
         for secret in (old, new):
             with pytest.raises(SignatureMismatchError):
                 WebhookVerifier(secret).verify(third.body, third.headers)
+
+
+async def test_receivers_change_from_a_secret_to_a_public_key_without_losing_a_delivery(
+    platform: Platform, receiver: Receiver
+) -> None:
+    endpoint, secret = await platform.endpoint("/a")
+    async with platform.working() as app:
+        await platform.record()
+        assert await platform.ended() == {"completed": 1}
+        key = await app.endpoints.rotate_secret(OWNER, endpoint.id, by="test", scheme="v1a")
+        await platform.record()
+        assert await platform.ended() == {"completed": 2}
+        await app.endpoints.rotate_secret(OWNER, endpoint.id, by="test", scheme="v1a", overlap=timedelta(0))
+        await platform.record()
+        assert await platform.ended() == {"completed": 3}
+        [(_, last)] = (await app.endpoints.public_keys(OWNER, endpoint.id)).items()
+    first, both, only = receiver.requests
+    assert isinstance(key, SigningKey)
+    WebhookVerifier(secret.verifying_key).verify(first.body, first.headers)
+    WebhookVerifier(secret.verifying_key).verify(both.body, both.headers)
+    standardwebhooks.Webhook(secret.reveal()).verify(both.body.decode(), dict(both.headers))  # which knows v1 only
+    assert WebhookVerifier(key.public_key).verify(both.body, both.headers).scheme == "v1a"
+    assert WebhookVerifier(last).verify(only.body, only.headers).scheme == "v1a"
+    for old in (secret.verifying_key, key.public_key):
+        with pytest.raises(SignatureMismatchError):
+            WebhookVerifier(old).verify(only.body, only.headers)
 
 
 async def test_a_worker_with_another_sealing_key_sends_nothing_spends_nothing_and_a_repaired_one_delivers(

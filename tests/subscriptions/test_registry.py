@@ -61,7 +61,7 @@ async def test_every_setting_is_kept(house: House):
 
 async def test_a_secret_may_be_brought_along(house: House):
     own = SigningSecret.generate()
-    endpoint, secret = await house.endpoints.add_endpoint("acme", URL, by="ann", secret=own)
+    endpoint, secret = await house.endpoints.add_endpoint("acme", URL, by="ann", key=own)
     assert secret == own
     (key,) = await house.live(endpoint)
     assert key.sealed == house.seal(own.reveal().encode(), "acme", endpoint.id, key.id)

@@ -7,19 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from signing import SigningKey
 from subscriptions.errors import (
     Conflict,
     InvalidEndpoint,
     NotFound,
 )
+from subscriptions.keys import MAX_KEYS, MAX_OVERLAP, OVERLAP
 from subscriptions.model import (
     EndpointChanges,
     EventType,
-)
-from subscriptions.registry import (
-    MAX_KEYS,
-    MAX_OVERLAP,
-    OVERLAP,
 )
 from tests.subscriptions.notebook import BAD_LINES, NOBODY, URL, House
 
@@ -79,6 +76,39 @@ async def test_no_more_than_10_keys_sign_but_a_leaked_one_can_always_be_cut_off(
     assert len(await house.live(endpoint)) == 1
 
 
+async def test_a_switch_of_scheme_signs_with_both_until_the_overlap_is_over(house: House):
+    endpoint, old = await house.endpoints.add_endpoint("acme", URL, by="ann")
+    new = await house.endpoints.rotate_secret("acme", endpoint.id, by="bob", scheme="v1a")
+    assert (old.scheme, new.scheme) == ("v1", "v1a")
+    assert [key.scheme for key in await house.live(endpoint)] == ["v1a", "v1"]
+    house.time += OVERLAP
+    [only] = await house.live(endpoint)
+    assert only.sealed == house.seal(new.reveal().encode(), "acme", endpoint.id, only.id)
+
+
+async def test_a_rotation_keeps_the_scheme_unless_told_otherwise(house: House):
+    endpoint, _ = await house.endpoints.add_endpoint("acme", URL, by="ann", scheme="v1a")
+    for _ in range(2):
+        assert (await house.endpoints.rotate_secret("acme", endpoint.id, by="bob")).scheme == "v1a"
+    assert (await house.endpoints.rotate_secret("acme", endpoint.id, by="bob", scheme="v1")).scheme == "v1"
+    assert house.notebook.changes[-1].after["scheme"] == "v1"
+
+
+async def test_an_unknown_scheme_is_refused(house: House):
+    with pytest.raises(InvalidEndpoint, match="no scheme 'v2': use one of v1, v1a"):
+        await house.endpoints.add_endpoint("acme", URL, by="ann", scheme="v2")
+    endpoint = await house.add()
+    with pytest.raises(InvalidEndpoint, match="no scheme"):
+        await house.endpoints.rotate_secret("acme", endpoint.id, by="bob", scheme="")
+
+
+async def test_a_key_may_be_brought_along(house: House):
+    theirs = SigningKey.generate()
+    endpoint = await house.add()
+    assert await house.endpoints.rotate_secret("acme", endpoint.id, by="bob", key=theirs) is theirs
+    assert (await house.live(endpoint))[0].scheme == "v1a"
+
+
 async def test_expired_keys_make_room(house: House):
     endpoint = await house.add()
     for _ in range(MAX_KEYS - 1):
@@ -94,7 +124,8 @@ async def test_a_rotation_is_kept_by_the_ids_of_keys_and_no_secret_is_recorded(h
     new = await house.endpoints.rotate_secret("acme", endpoint.id, by="bob", overlap=timedelta(hours=1))
     change = house.notebook.changes[-1]
     assert (change.what, change.by, change.before) == ("endpoint.rotated", "bob", {"keys": [str(before.id)]})
-    assert change.after == {"key": str((await house.live(endpoint))[0].id), "overlap_s": 3600.0}
+    [key, _] = await house.live(endpoint)
+    assert change.after == {"key": str(key.id), "scheme": "v1", "overlap_s": 3600.0}
     kept = repr(house.notebook.changes) + repr(house.notebook.sealed)
     for secret in (old, new):
         assert secret.reveal().removeprefix("whsec_") not in kept

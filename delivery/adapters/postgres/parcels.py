@@ -72,9 +72,9 @@ class PostgresDeliveries:
             exposure=Exposure(row["exposure"]),
             endpoint=endpoint_of(row, self._headers(row)),
             keys=tuple(
-                StoredKey(id=key_id, endpoint_id=row["id"], sealed=sealed, created_at=made)
-                for key_id, sealed, made in zip(
-                    row["key_ids"] or (), row["sealed"] or (), row["made"] or (), strict=True
+                StoredKey(id=key_id, endpoint_id=row["id"], scheme=scheme, sealed=sealed, created_at=made)
+                for key_id, scheme, sealed, made in zip(
+                    *(row[name] or () for name in ("key_ids", "schemes", "sealed", "made")), strict=True
                 )
             ),
             loaded_at=row["loaded_at"],

@@ -123,6 +123,7 @@ def key_columns(key: StoredKey) -> Columns:
     return {
         "id": key.id,
         "endpoint_id": key.endpoint_id,
+        "scheme": key.scheme,
         "sealed": key.sealed,
         "created_at": key.created_at,
         "expires_at": key.expires_at,
@@ -134,6 +135,7 @@ def key_of(row: DictRow) -> StoredKey:
     return StoredKey(
         id=row["id"],
         endpoint_id=row["endpoint_id"],
+        scheme=row["scheme"],
         sealed=row["sealed"],
         created_at=row["created_at"].astimezone(UTC),
         expires_at=row["expires_at"] and row["expires_at"].astimezone(UTC),

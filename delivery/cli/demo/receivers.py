@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from delivery.cli.receiver import Answer, Request, receiving
-from signing import SigningSecret, VerificationError, WebhookVerifier
+from signing import SenderKey, VerificationError, WebhookVerifier
 
 PATH = "/webhooks"
 HEALTHY = 204
@@ -66,9 +66,9 @@ class Receiver:
         """Return the role's name."""
         return self.role.name
 
-    def register(self, endpoint_id: UUID, secret: SigningSecret) -> None:
+    def register(self, endpoint_id: UUID, key: SenderKey) -> None:
         """Take what registering the endpoint gave, as a receiver's owner would configure it."""
-        self.endpoint_id, self._verifier = endpoint_id, WebhookVerifier(secret)
+        self.endpoint_id, self._verifier = endpoint_id, WebhookVerifier(key.verifying_key)
 
     def repair(self) -> None:
         """Answer as a healthy receiver from now on."""

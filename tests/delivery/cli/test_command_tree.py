@@ -20,7 +20,7 @@ up migrate relay worker demo listen
 keys generate
 event-types declare, event-types list
 endpoints add, endpoints list, endpoints show, endpoints update, endpoints enable, endpoints disable, endpoints remove,
-endpoints test, endpoints rotate-secret
+endpoints test, endpoints rotate-secret, endpoints keys, endpoints jwks
 subscriptions add, subscriptions list, subscriptions remove
 events record, events list, events show, events requeue
 deliveries list, deliveries show, deliveries retry, deliveries cancel, deliveries replay

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from delivery.sealing import KeyEncryptionKey
-from signing import WebhookVerifier
+from signing import PublicKey, WebhookVerifier
 
 from .conftest import Cli, Receiver, eventually, lines, the_line
 
@@ -61,7 +61,7 @@ def test_an_endpoint_is_added_with_all_there_is_to_say(cli: Cli):
         *("--header", "Authorization: Bearer sesame", "--header", "X-Team: a: b"),
         *("--override", "http_409=delivered", "--override", "timeout=permanent"),
     )
-    assert added.pop("secret").startswith("whsec_")
+    assert (added.pop("scheme"), added.pop("secret")[:6]) == ("v1", "whsec_")
     shown = cli.json("endpoints", "show", added["id"])
     assert {name: shown[name] for name in added} == added
     assert added["headers"] == ["Authorization", "X-Team"]
@@ -134,9 +134,54 @@ def test_a_rotated_secret_signs_beside_the_old_one(cli: Cli, receiver: Receiver)
     ((headers, body),) = receiver.received
     for secret in (added["secret"], rotated["secret"]):
         assert WebhookVerifier(secret).verify(body, headers)
-    assert re.fullmatch(r"2 sign, one until \S+ \S+Z", lines(cli("endpoints", "show", added["id"]))["keys"])
+    assert re.fullmatch(r"2 sign \(v1, v1\), one until \S+ \S+Z", lines(cli("endpoints", "show", added["id"]))["keys"])
     assert [each["expires_at"] is None for each in cli.json("endpoints", "show", added["id"])["keys"]] == [True, False]
-    assert "signs no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0")
+    assert "sign no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0")
+
+
+def test_an_endpoint_may_be_signed_for_with_ed25519(cli: Cli, receiver: Receiver):
+    added = cli.json("endpoints", "add", receiver.url, "--scheme", "v1a")
+    assert (added["scheme"], "secret" in added) == ("v1a", False)
+    cli("endpoints", "test", added["id"])
+    ((headers, body),) = receiver.received
+    assert WebhookVerifier(added["public_key"]).verify(body, headers).scheme == "v1a"
+    assert re.search(r"^public key +whpk_", cli("endpoints", "add", receiver.url, "--scheme", "v1a"), re.MULTILINE)
+
+
+def test_a_secret_gives_way_to_a_public_key_and_both_sign_meanwhile(cli: Cli, receiver: Receiver):
+    added = cli.json("endpoints", "add", receiver.url)
+    rotated = cli.json("endpoints", "rotate-secret", added["id"], "--scheme", "v1a")
+    assert (rotated["scheme"], rotated["overlap_s"]) == ("v1a", 86_400.0)
+    cli("endpoints", "test", added["id"])
+    ((headers, body),) = receiver.received
+    for key in (added["secret"], rotated["public_key"]):
+        assert WebhookVerifier(key).verify(body, headers)
+    assert "2 sign (v1a, v1), one until" in lines(cli("endpoints", "show", added["id"]))["keys"]
+    told = cli("endpoints", "rotate-secret", added["id"], "--revoke-now")
+    assert "The public key is no secret. The old keys sign no longer." in told
+
+
+def test_keys_are_listed_without_a_secret(cli: Cli):
+    added = cli.json("endpoints", "add", URL)
+    rotated = cli.json("endpoints", "rotate-secret", added["id"], "--scheme", "v1a")
+    new, old = cli.json("endpoints", "keys", added["id"])
+    assert (new["scheme"], new["public_key"], new["expires_at"]) == ("v1a", rotated["public_key"], None)
+    assert (old["scheme"], old["public_key"]) == ("v1", None)
+    table = cli("endpoints", "keys", added["id"])
+    assert rotated["public_key"] in table
+    assert added["secret"].removeprefix("whsec_") not in table
+    cli("endpoints", "remove", added["id"])
+    assert "no key signs" in cli("endpoints", "keys", added["id"])
+
+
+def test_the_jwks_document_of_an_endpoint_holds_its_live_public_keys(cli: Cli):
+    added = cli.json("endpoints", "add", URL, "--scheme", "v1a")
+    rotated = cli.json("endpoints", "rotate-secret", added["id"])
+    document = json.loads(cli("endpoints", "jwks", added["id"]))
+    assert document == cli.json("endpoints", "jwks", added["id"])
+    found = [PublicKey.from_jwk(jwk).reveal() for jwk in document["keys"]]
+    assert found == [rotated["public_key"], added["public_key"]]
+    assert cli.json("endpoints", "jwks", cli.json("endpoints", "add", URL)["id"]) == {"keys": []}
 
 
 def test_an_endpoint_is_tested(cli: Cli, receiver: Receiver):

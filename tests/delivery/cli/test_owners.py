@@ -18,6 +18,8 @@ ASKING: dict[str, str] = {
     "endpoints remove": "endpoints remove {endpoint}",
     "endpoints test": "endpoints test {endpoint}",
     "endpoints rotate-secret": "endpoints rotate-secret {endpoint}",
+    "endpoints keys": "endpoints keys {endpoint}",
+    "endpoints jwks": "endpoints jwks {endpoint}",
     "subscriptions add": "subscriptions add mine invoice.* --endpoint {endpoint}",
     "subscriptions remove": "subscriptions remove all",
     "events show": "events show {event}",

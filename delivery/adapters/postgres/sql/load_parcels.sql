@@ -6,7 +6,7 @@ SELECT r.ord, now() AS loaded_at,
        t.exposure,
        p.id, p.owner_id, p.url, p.description, p.policy, p.headers, p.job_limit, p.timeout_ms, p.overrides, p.state,
        p.state_reason, p.state_by, p.created_at, p.updated_at,
-       k.key_ids, k.sealed, k.made
+       k.key_ids, k.schemes, k.sealed, k.made
 FROM unnest(%(events)s::uuid[], %(endpoints)s::uuid[]) WITH ORDINALITY AS r (event_id, endpoint_id, ord)
 CROSS JOIN LATERAL (
   SELECT id, owner_id, type, subject, occurred_at, data, traceparent FROM tidings.event
@@ -20,6 +20,7 @@ CROSS JOIN LATERAL (
 ) AS p
 CROSS JOIN LATERAL (
   SELECT array_agg(key.id ORDER BY key.created_at DESC, key.id DESC) AS key_ids,
+         array_agg(key.scheme ORDER BY key.created_at DESC, key.id DESC) AS schemes,
          array_agg(key.sealed ORDER BY key.created_at DESC, key.id DESC) AS sealed,
          array_agg(key.created_at ORDER BY key.created_at DESC, key.id DESC) AS made
   FROM tidings.endpoint_key AS key

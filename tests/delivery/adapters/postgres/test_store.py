@@ -242,7 +242,9 @@ async def test_a_key_comes_back_as_it_was_added_and_only_with_its_endpoint(offic
     async with office.desk() as desk:
         one, two = await desk.add(), await desk.add()
         when = office.time + timedelta(microseconds=1)
-        key = StoredKey(id=office.make_id(), endpoint_id=one.id, sealed=bytes(range(256)), created_at=when)
+        key = StoredKey(
+            id=office.make_id(), endpoint_id=one.id, scheme="v1a", sealed=bytes(range(256)), created_at=when
+        )
         await desk.store.add_key(key)
         assert (await desk.store.keys(one.id, office.time))[0] == key
         assert len(await desk.store.keys(two.id, office.time)) == 1
