@@ -139,7 +139,9 @@ async def test_a_role_that_may_not_look_is_told_so(dsn: str):
 
 
 def test_migrating_a_server_that_does_not_answer_says_where_to_look(unreachable: str):
-    with pytest.raises(Unavailable, match=r"cannot be reached: .*check that it runs, and --dsn / TIDINGS_DATABASE_URL") as refused:
+    with pytest.raises(
+        Unavailable, match=r"cannot be reached: .*check that it runs, and --dsn / TIDINGS_DATABASE_URL"
+    ) as refused:
         migrate(unreachable)
     assert not secrets_in(refused.value)
 
