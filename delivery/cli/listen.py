@@ -21,15 +21,14 @@ from delivery.cli.output import decoded, shown
 from delivery.cli.parameters import DURATION
 from delivery.cli.receiver import Answer, Request, Unreadable, receiving
 from delivery.cli.signals import Stop, Stopped
-from signing import InvalidKeyError, VerificationError, WebhookVerifier
+from delivery.cli.verifying import key_texts, keyed, verifier_of
+from signing import VerificationError, WebhookVerifier
 
 #: Ids whose requests are counted; beyond it the oldest is forgotten.
 IDS_KEPT = 10_000
 #: Characters shown of a type, a subject or an id that a sender made up.
 _SHOWN = 64
 _MARGIN = " " * 10
-#: Bytes that are read of a file of secrets.
-_MOST_SECRETS = 65_536
 #: Characters shown of a body.
 _BODY_SHOWN = 16_384
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
@@ -264,23 +263,6 @@ def _introduce(url: str, *, has_secret: bool, err: bool) -> None:
     click.echo(err=err)
 
 
-def _verifier(given: tuple[str, ...], file: Path | None) -> WebhookVerifier | None:
-    texts = list(given)
-    if file is not None:
-        try:
-            with file.open("rb") as opened:
-                texts += opened.read(_MOST_SECRETS).decode().split()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise click.BadParameter(f"{file} cannot be read: {reason}", param_hint="--secret-file") from None
-        if not texts:
-            raise click.BadParameter(f"{file} holds no secret", param_hint="--secret-file")
-    try:
-        return WebhookVerifier(*texts) if texts else None
-    except InvalidKeyError as error:
-        raise click.BadParameter(str(error), param_hint="--secret") from None
-
-
 def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
     if error.errno == errno.EADDRINUSE:
         return click.ClickException(f"port {port} of {host} is taken: choose another with --port, or 0 for a free one")
@@ -292,14 +274,7 @@ def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65_535), help="0 = one that is free.")
-@click.option(
-    "--secret",
-    "secrets",
-    multiple=True,
-    metavar="KEY",
-    help="Verify with this secret (whsec_) or public key (whpk_); repeatable.",
-)
-@click.option("--secret-file", type=click.Path(path_type=Path), help="Read secrets from a file, one a line.")
+@keyed
 @click.option("--status", type=click.IntRange(200, 599), help="Play trouble: answer every request so.")
 @click.option("--delay", type=DURATION, default="0s", help="Play trouble: wait before answering, such as 2s.")
 @click.option("--retry-after", type=click.IntRange(0), metavar="SECONDS", help="Send Retry-After along with --status.")
@@ -323,7 +298,8 @@ def listen(
     """
     if retry_after is not None and status is None:
         raise click.UsageError("--retry-after goes with --status: 429 or 503")
-    verifier = _verifier(secrets, secret_file)
+    keys = key_texts(secrets, secret_file)
+    verifier = verifier_of(keys) if keys else None
     trouble = Trouble(status=status, delay=delay, retry_after=retry_after)
     desk = Desk(verifier, trouble, as_json=as_json, with_body=with_body)
     introduce = partial(_introduce, has_secret=verifier is not None, err=as_json)

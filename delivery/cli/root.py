@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "up": "delivery.cli.up",
     "demo": "delivery.cli.demo",
     "listen": "delivery.cli.listen",
+    "verify": "delivery.cli.verify",
     "status": "delivery.cli.status",
     "event-types": "delivery.cli.event_type",
     "endpoints": "delivery.cli.endpoints",
