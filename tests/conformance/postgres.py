@@ -149,12 +149,15 @@ class PostgresEngine:
 class PooledPostgresEngine(PostgresEngine):
     """The same by way of a pooler that gives each transaction another session, in the cases where that can matter.
 
-    Its runtimes are told of nothing, so they look for it.
+    Its runtimes are told of nothing, so they look for it: as if their ears were always cut off.
     """
 
-    lacks: Mapping[str, str] = {"hearing": "through a pooler nothing is heard, so there are no ears to cut off"}
     cases = frozenset({"cancel", "claim", "enqueue", "leader", "rescue", "settle_and_fencing", "wait", "wake_up"})
     slowest_poll = 0.1
+
+    async def sever(self, *, ears_only: bool = False) -> None:
+        if not ears_only:
+            await super().sever()
 
 
 async def _main(dsn: str, pace: str, periodics: str) -> None:

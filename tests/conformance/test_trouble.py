@@ -31,7 +31,6 @@ async def later(runtime: Runtime, lane: str, in_s: float, owner_id: str | None =
 
 
 @pytest.mark.needs("severing")
-@pytest.mark.needs("hearing")
 async def test_a_lane_switched_on_unheard_lets_its_jobs_go(engine: Engine):
     script = Script()
     runtime, other = await engine.running(kind(script)), await engine.runtime(kind())
@@ -46,7 +45,6 @@ async def test_a_lane_switched_on_unheard_lets_its_jobs_go(engine: Engine):
 
 
 @pytest.mark.needs("severing")
-@pytest.mark.needs("hearing")
 async def test_a_lane_switched_off_unheard_starts_nothing(engine: Engine):
     script = Script()
     runtime, other = await engine.running(kind(script)), await engine.runtime(kind())
@@ -61,7 +59,6 @@ async def test_a_lane_switched_off_unheard_starts_nothing(engine: Engine):
 
 
 @pytest.mark.needs("severing")
-@pytest.mark.needs("hearing")
 async def test_a_pause_that_nobody_heard_of_holds(engine: Engine):
     script = Script()
     runtime, other = await engine.running(kind(script)), await engine.runtime(kind())
@@ -74,7 +71,6 @@ async def test_a_pause_that_nobody_heard_of_holds(engine: Engine):
 
 
 @pytest.mark.needs("severing")
-@pytest.mark.needs("hearing")
 async def test_a_lower_limit_that_nobody_heard_of_holds(engine: Engine):
     """It comes with a newer process, whose kind has it; the lanes are shared by both."""
     gate = Gate(open_after=0.05)
