@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,19 +18,68 @@ from delivery.events import Event
 from delivery.outbox import POISON_AT, OutboxBatch, OutboxRow
 from subscriptions.model import Exposure
 
+#: Looks from the very beginning are made each time while they take no longer than this, in seconds.
+CHEAP_S = 0.005
+#: A dearer one is followed by none for so many times what it took.
+_SPACING = 20
+#: Looks in between begin this far below what was last relayed, for what committed late.
+_SLACK_MS = 10_000
+_BEGINNING = UUID(int=0)
+
+
+class Floor:
+    """From where the looks of one relay begin.
+
+    What was relayed stays in the index until VACUUM may remove it, which it may not while anybody holds an older
+    snapshot, and a look from the beginning walks over all of that. So once that is slow, most looks begin a little
+    below what was last relayed. What else is due below (committed late, failed, given back by another relay) is found
+    by the next look from the beginning.
+    """
+
+    def __init__(self, cheap_s: float) -> None:
+        self._cheap_s = cheap_s
+        self._at = _BEGINNING
+        self._whole_at = 0.0
+
+    def begin(self) -> UUID:
+        """Return from where to look now."""
+        return _BEGINNING if time.monotonic() >= self._whole_at else self._at
+
+    def looked(self, begun: UUID, took_s: float, last: UUID | None) -> None:
+        """Take what a look cost, and the last row that it found."""
+        if begun == _BEGINNING and took_s > self._cheap_s:
+            self._whole_at = time.monotonic() + _SPACING * took_s
+        if last is not None:
+            self._at = UUID(int=max((last.int >> 80) - _SLACK_MS, 0) << 80)
+
+    def lower(self, to: UUID = _BEGINNING) -> None:
+        """Look no higher than this next time."""
+        self._at = min(self._at, to)
+
 
 class PostgresOutbox:
     """`delivery.outbox.Outbox`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, cheap_s: float = CHEAP_S) -> None:
         self._database = database
+        self._floor = Floor(cheap_s)
 
     @asynccontextmanager
     async def claim(self, limit: int, *, only: UUID | None = None) -> AsyncIterator[OutboxBatch]:
         """Claim rows that are due and that no other relay holds."""
-        async with self._database.transaction(deadline=self._database.deadlines.relay) as tx:
-            cursor = await tx.execute(statement("claim_outbox"), {"poison_at": POISON_AT, "limit": limit, "only": only})
-            yield _Batch(tx, [_row(row) for row in await cursor.fetchall()])
+        floor = self._floor.begin() if only is None else _BEGINNING
+        parameters = {"poison_at": POISON_AT, "limit": limit, "only": only, "floor": floor}
+        try:
+            async with self._database.transaction(deadline=self._database.deadlines.relay) as tx:
+                began = time.monotonic()
+                cursor = await tx.execute(statement("claim_outbox"), parameters)
+                rows = [_row(row) for row in await cursor.fetchall()]
+                if only is None:
+                    self._floor.looked(floor, time.monotonic() - began, rows[-1].event.id if rows else None)
+                yield _Batch(tx, rows, self._floor)
+        except BaseException:
+            self._floor.lower()
+            raise
 
     async def failed(self, event_id: UUID, error: str, first: timedelta, last: timedelta) -> int:
         """Count a failure of one row."""
@@ -65,9 +115,10 @@ class PostgresOutbox:
 class _Batch:
     """`delivery.outbox.OutboxBatch`, on one open transaction."""
 
-    def __init__(self, tx: AsyncConnection[DictRow], rows: Sequence[OutboxRow]) -> None:
+    def __init__(self, tx: AsyncConnection[DictRow], rows: Sequence[OutboxRow], floor: Floor) -> None:
         self.tx: Any = tx
         self.rows = rows
+        self._floor = floor
 
     async def routes_version(self) -> int:
         cursor = await self.tx.execute(statement("read_routes_version"))
@@ -79,6 +130,7 @@ class _Batch:
 
     async def keep_place(self, event_id: UUID, after_target: str) -> None:
         await self.tx.execute(statement("keep_outbox_place"), {"id": event_id, "after_target": after_target})
+        self._floor.lower(event_id)
 
 
 def _row(row: DictRow) -> OutboxRow:

@@ -1,8 +1,9 @@
 -- Claim committed events that no other relay holds; returns what routing needs. Index: outbox_pkey.
--- Never by a cursor: an id that commits late would be passed over for ever.
+-- Never by a cursor: an id that commits late would be passed over for ever. The floor is no cursor, it goes back.
 WITH claimed AS MATERIALIZED (
   SELECT event_id, after_target FROM tidings.outbox
-  WHERE failures < %(poison_at)s AND next_at <= now() AND (%(only)s::uuid IS NULL OR event_id = %(only)s)
+  WHERE event_id >= %(floor)s AND failures < %(poison_at)s AND next_at <= now()
+    AND (%(only)s::uuid IS NULL OR event_id = %(only)s)
   ORDER BY event_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 SELECT e.id, e.owner_id, e.type, e.subject, e.occurred_at, e.traceparent, t.exposure, c.after_target
