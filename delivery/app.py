@@ -17,7 +17,7 @@ from uuid import UUID
 from delivery import handlers as handler_kinds
 from delivery.adapters import keyfile
 from delivery.adapters.embedded import EmbeddedPostgres
-from delivery.adapters.http import LOCAL, Allowance, Guard, HttpChannel, SystemResolver, blocked_url
+from delivery.adapters.http import LOCAL, Egress, Guard, HttpChannel, SystemResolver, blocked_url
 from delivery.adapters.postgres.database import Database, Deadlines, migrate
 from delivery.adapters.postgres.event_log import PostgresEventLog
 from delivery.adapters.postgres.listener import Listener
@@ -136,9 +136,10 @@ class _Parts:
         self.handlers = handlers
         self.embedded: EmbeddedPostgres | None = None
         self.switches = PostgresSwitches(database)
-        self.guard = Guard(allowed=self._allowed(False))
+        self.egress = Egress.parse(**settings.egress)
+        self.guard = Guard(allowed=self.egress.allowed, rules=self.egress.rules)
         self.resolver = SystemResolver()
-        self.channel = HttpChannel(self.guard, resolver=self.resolver)
+        self.channel = HttpChannel(self.guard, resolver=self.resolver, proxy=self.egress.proxy)
         self.log = PostgresEventLog(database)
         self.outbox = PostgresOutbox(database)
         self.sealed = PostgresSealed(database)
@@ -279,16 +280,12 @@ class _Parts:
     async def read_switches(self) -> bool:
         """Read `allow_local` and let the guard go by it."""
         local = bool(await self.switches.get("allow_local"))
-        self.guard.replace(allowed=self._allowed(local))
+        self.guard.replace(allowed=(*self.egress.allowed, *LOCAL) if local else self.egress.allowed)
         return local
-
-    def _allowed(self, local: bool) -> tuple[Allowance, ...]:
-        given = [Allowance.parse(text.strip()) for text in self.settings.allow.split(",") if text.strip()]
-        return (*given, *LOCAL) if local else tuple(given)
 
     async def _gate(self, url: str, owner_id: str) -> str | None:
         await self.read_switches()
-        blocked = await blocked_url(url, owner_id, guard=self.guard, resolver=self.resolver)
+        blocked = await blocked_url(url, owner_id, guard=self.guard, resolver=self.resolver, proxy=self.egress.proxy)
         if blocked is None:
             return None
         return f"{urlsplit(url).hostname} is not allowed: {blocked.reason}"

@@ -42,6 +42,8 @@ class FaultCode(StrEnum):
     BLOCKED_ADDRESS = "blocked_address"
     INVALID_URL = "invalid_url"
     INVALID_HEADERS = "invalid_headers"
+    PROXY_REFUSED = "proxy_refused"  # the egress proxy will not go there
+    PROXY_FAILED = "proxy_failed"  # ours: the egress proxy is away, or wants other credentials
     CHANNEL_BUSY = "channel_busy"  # ours: no free slot to send from within the deadline
     UNREADABLE_KEY = "unreadable_key"  # ours: a sealed key cannot be opened
     INTERNAL_ERROR = "internal_error"  # ours: a bug; never the endpoint's fault

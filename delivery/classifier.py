@@ -180,6 +180,13 @@ _FAULT_ROWS = (
         judgement=Judgement.RETRYABLE,
         counts=False,
     ),
+    # What the operator's proxy forbids may be allowed tomorrow, and the endpoint is not to blame.
+    Row(
+        rule="refused by the egress proxy",
+        codes=frozenset({FaultCode.PROXY_REFUSED}),
+        judgement=Judgement.RETRYABLE,
+        counts=False,
+    ),
     Row(
         rule="TLS failed",
         codes=frozenset({FaultCode.TLS_EXPIRED, FaultCode.TLS_HOSTNAME, FaultCode.TLS_UNTRUSTED, FaultCode.TLS_ERROR}),
@@ -213,7 +220,9 @@ _FAULT_ROWS = (
     ),
     Row(
         rule="our own trouble",
-        codes=frozenset({FaultCode.CHANNEL_BUSY, FaultCode.UNREADABLE_KEY, FaultCode.INTERNAL_ERROR}),
+        codes=frozenset(
+            {FaultCode.PROXY_FAILED, FaultCode.CHANNEL_BUSY, FaultCode.UNREADABLE_KEY, FaultCode.INTERNAL_ERROR}
+        ),
         judgement=Judgement.OURS,
         fixed=True,
     ),

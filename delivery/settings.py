@@ -102,6 +102,15 @@ class Settings(BaseSettings):
     owner: Owner = "default"
     #: Networks that may be sent to although they are not public, as CIDR or CIDR:port, separated by commas.
     allow: str = ""
+    #: Networks that are never sent to, public ones too, whatever is allowed; written as in `allow`.
+    deny: str = ""
+    #: The only ports that are sent to, such as `443,8000-8999`; empty = every port. `allow` may name others.
+    ports: str = ""
+    https_only: bool = False  #: send to https URLs alone
+    #: `http://user:password@proxy.example.com:3128`: send through this proxy. May hold a password: never printed.
+    egress_proxy: SecretStr | None = None
+    #: The proxy looks names up and judges addresses; otherwise we do, and tell it which address to dial.
+    egress_proxy_judges: bool = False
 
     slots: int = Field(default=200, ge=1, le=10_000)  #: deliveries in flight in one process
     pool_size: int = Field(default=10, ge=4, le=500)  #: database connections of one process, besides two listeners
@@ -121,6 +130,18 @@ class Settings(BaseSettings):
 
     #: How long others may keep vacuum from removing dead rows before `tidings status` has an alert.
     xmin_alert: Span = timedelta(minutes=5)
+
+    @property
+    def egress(self) -> dict[str, Any]:
+        """Return what says where may be sent to; the proxy's URL may hold a password."""
+        return {
+            "allow": self.allow,
+            "deny": self.deny,
+            "ports": self.ports,
+            "https_only": self.https_only,
+            "proxy": self.egress_proxy.get_secret_value() if self.egress_proxy is not None else None,
+            "proxy_judges": self.egress_proxy_judges,
+        }
 
     @property
     def dsn(self) -> str | None:

@@ -92,6 +92,8 @@ FAULTS = {
     FaultCode.BLOCKED_ADDRESS: "permanent",
     FaultCode.INVALID_URL: "permanent",
     FaultCode.INVALID_HEADERS: "permanent",
+    FaultCode.PROXY_REFUSED: "full uncounted",
+    FaultCode.PROXY_FAILED: "ours",
     FaultCode.CHANNEL_BUSY: "ours",
     FaultCode.UNREADABLE_KEY: "ours",
     FaultCode.INTERNAL_ERROR: "ours",

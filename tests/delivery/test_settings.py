@@ -150,13 +150,13 @@ def test_settings_cannot_be_changed():
 # Secrets ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["database_url", "keys"])
+@pytest.mark.parametrize("name", ["database_url", "keys", "egress_proxy"])
 def test_a_secret_is_not_shown(name: str):
     found = read_settings(**{name: SECRET})
     assert SECRET not in f"{found!r} {found} {found.model_dump()} {found.model_dump_json()}"
 
 
-@pytest.mark.parametrize("name", ["database_url", "keys"])
+@pytest.mark.parametrize("name", ["database_url", "keys", "egress_proxy"])
 @pytest.mark.parametrize("wrong", [[SECRET], {SECRET: 1}, SECRET.encode() + b"\xff"])
 def test_a_secret_that_is_refused_is_named_and_not_shown(name: str, wrong: Any):
     with pytest.raises(ConfigurationError, match=rf"^TIDINGS_{name.upper()}: ") as refused:
@@ -172,6 +172,7 @@ def test_a_secret_is_not_shown_when_another_value_is_refused():
 
 def test_the_connection_string_is_there_for_connecting():
     assert read_settings(database_url="postgresql:///app").dsn == "postgresql:///app"
+    assert read_settings(egress_proxy="http://p:3128").egress["proxy"] == "http://p:3128"
 
 
 # Where the state lies -----------------------------------------------------------------------------

@@ -227,6 +227,9 @@ IN_WORDS = {
     "home": "`/var/lib/tidings` for root, else the user's data folder",
     "keys": "made in the state folder with the embedded database",
     "allow": "none",
+    "deny": "none",
+    "ports": "all",
+    "egress_proxy": "none",
 }
 
 
@@ -245,4 +248,6 @@ def test_the_table_of_settings_is_what_settings_read():
 
 def read_as(default: object, text: str) -> object:
     """Read a default as it is written in the table."""
+    if isinstance(default, bool):
+        return {"true": True, "false": False}[text]
     return duration(text) if isinstance(default, timedelta) else type(default)(text)

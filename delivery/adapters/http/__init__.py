@@ -1,8 +1,10 @@
 """Send over HTTP, to vetted addresses only. The only home of httpx and httptools."""
 
 from .channel import HttpChannel
-from .guard import LOCAL, Allowance, Allowed, Blocked, Guard, Verdict
+from .egress import Egress
+from .guard import LOCAL, Allowance, Allowed, Blocked, Guard, Rules, Verdict
 from .pool import Limits
+from .proxy import Proxy
 from .registration import blocked_url
 from .resolver import Resolver, SystemResolver
 
@@ -11,10 +13,13 @@ __all__ = [
     "Allowance",
     "Allowed",
     "Blocked",
+    "Egress",
     "Guard",
     "HttpChannel",
     "Limits",
+    "Proxy",
     "Resolver",
+    "Rules",
     "SystemResolver",
     "Verdict",
     "blocked_url",

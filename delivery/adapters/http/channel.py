@@ -14,6 +14,7 @@ from subscriptions.errors import InvalidEndpoint
 
 from .guard import Guard
 from .pool import Limits
+from .proxy import Proxy
 from .resolver import Resolver
 from .sender import Sender
 from .targets import target_of
@@ -53,8 +54,9 @@ class HttpChannel:
         resolver: Resolver | None = None,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
-        self._sender = Sender(guard, resolver=resolver, limits=limits, ssl_context=ssl_context)
+        self._sender = Sender(guard, resolver=resolver, limits=limits, ssl_context=ssl_context, proxy=proxy)
 
     async def send(self, message: Message, /) -> Reply | Fault:
         """Make one attempt within `message.timeout`."""

@@ -10,8 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 
 import certifi
 
@@ -19,21 +18,13 @@ from delivery.channels import FaultCode
 
 from .connection import BUFFER_BYTES, Connection
 from .faults import SendError, os_code
-from .guard import Allowed, Blocked, Guard
-from .resolver import Resolver
-from .targets import Origin, is_literal
+from .judge import Judge
+from .proxy import Proxy
+from .targets import Origin
 
 #: An address that does not answer must not use up the time of the next one.
 _NEXT_ADDRESS_AFTER_S = 1.0
 _MAX_ADDRESSES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What became of a name's addresses."""
-
-    vetted: tuple[str, ...]
-    blocked: tuple[Blocked, ...]
 
 
 def trusted_context() -> ssl.SSLContext:
@@ -53,37 +44,30 @@ def trusted_context() -> ssl.SSLContext:
     return context
 
 
-async def judge(guard: Guard, resolver: Resolver, host: str, port: int, owner_id: str) -> Judged:
-    """Find a host's addresses and judge each.
-
-    Raises:
-        SendError: the name could not be resolved.
-    """
-    addresses = [host] if is_literal(host) else await resolver.resolve(host, owner_id)
-    verdicts = [(address, guard.verdict(address, port, owner_id)) for address in addresses]
-    return Judged(
-        tuple(address for address, verdict in verdicts if isinstance(verdict, Allowed)),
-        tuple(verdict for _, verdict in verdicts if isinstance(verdict, Blocked)),
-    )
-
-
 class Dialer:
     """Resolve, judge, connect."""
 
-    def __init__(self, guard: Guard, resolver: Resolver, ssl_context: ssl.SSLContext | None = None) -> None:
-        self._guard, self._resolver = guard, resolver
+    def __init__(self, judge: Judge, ssl_context: ssl.SSLContext | None = None) -> None:
+        self._judge = judge
+        self._proxy = judge.proxy
         self._ssl_context = ssl_context
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
-    def allows(self, connection: Connection, port: int, owner_id: str) -> bool:
+    def allows(self, connection: Connection, origin: Origin, owner_id: str) -> bool:
         """Whether a kept connection's address may be talked to now, by this owner."""
-        asked = (self._guard.revision, owner_id)
+        asked = (self._judge.revision, owner_id)
         if connection.judged_for == asked:
             return True
-        if not isinstance(self._guard.verdict(connection.address, port, owner_id), Allowed):
+        if not self._judge.allows(connection.address, origin, owner_id):
             return False
         connection.judged_for = asked
         return True
+
+    def written(self, origin: Origin, request: bytes) -> bytes:
+        """Write a request as the other end of a connection to this origin wants it."""
+        if self._proxy is None or origin.scheme == "https":
+            return request
+        return self._proxy.written(origin, request)
 
     async def dial(
         self, origin: Origin, owner_id: str, until: float, on_lost: Callable[[Connection], None]
@@ -95,14 +79,22 @@ class Dialer:
         """
         try:
             async with asyncio.timeout_at(until):
-                judged = await judge(self._guard, self._resolver, origin.host, origin.port, owner_id)
+                judged = await self._judge.judge(origin, owner_id)
                 if not judged.vetted:
                     reason = judged.blocked[0].reason if judged.blocked else f"{origin.host} has no address"
                     raise SendError(FaultCode.BLOCKED_ADDRESS, reason)
-                sock, address = await _connect_first(judged.vetted[:_MAX_ADDRESSES], origin.port, until)
+                sock, address = await self._connected(judged.vetted[:_MAX_ADDRESSES], origin, until)
                 return await self._start(sock, Connection(address, self._buffer, on_lost), origin)
         except TimeoutError:
             raise SendError(FaultCode.CONNECT_TIMEOUT, f"no connection to {origin.host} in time") from None
+
+    async def _connected(self, vetted: Sequence[str], origin: Origin, until: float) -> tuple[socket.socket, str]:
+        if self._proxy is None:
+            return await _connect_first(vetted, origin.port, until)
+        sock = await _connect_to_proxy(self._proxy, until)
+        if origin.scheme == "https":
+            await _or_close(sock, self._proxy.tunnel(sock, vetted[0], origin.port))
+        return sock, vetted[0]
 
     async def _start(self, sock: socket.socket, connection: Connection, origin: Origin) -> Connection:
         tls = origin.scheme == "https"
@@ -124,6 +116,27 @@ class Dialer:
         if self._ssl_context is None:
             self._ssl_context = trusted_context()
         return self._ssl_context
+
+
+async def _connect_to_proxy(proxy: Proxy, until: float) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    until = (loop.time() + until) / 2  # in time to say that it is the proxy that does not answer
+    try:
+        async with asyncio.timeout_at(until):
+            sock, _ = await _connect_first(await proxy.addresses(), proxy.port, until)
+    except TimeoutError:
+        raise SendError(FaultCode.PROXY_FAILED, "the egress proxy does not answer") from None
+    except SendError as error:
+        raise SendError(FaultCode.PROXY_FAILED, f"the egress proxy: {error.code}") from error
+    return sock
+
+
+async def _or_close(sock: socket.socket, work: Awaitable[None]) -> None:
+    try:
+        await work
+    except BaseException:
+        sock.close()
+        raise
 
 
 async def _connect_first(addresses: Sequence[str], port: int, until: float) -> tuple[socket.socket, str]:

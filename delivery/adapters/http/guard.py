@@ -15,7 +15,7 @@ from .addresses import LOOPBACK, Address, Kind, Network, is_ours, kind_of, netwo
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """An exception to the lists: a network, and one port of it or every port."""
+    """A network, and one port of it or every port: an exception to the lists."""
 
     network: Network
     port: int | None = None
@@ -31,11 +31,9 @@ class Allowance:
         try:
             parsed = ip_network(network)
         except ValueError:
-            raise InvalidInput(
-                f"allowance {text!r} is not a network: write it like 10.0.0.0/8:8080 or [fd00::/8]:443"
-            ) from None
+            raise InvalidInput(f"{text!r} is not a network: write it like 10.0.0.0/8:8080 or [fd00::/8]:443") from None
         if port is not None and not 1 <= port <= 65_535:
-            raise InvalidInput(f"allowance {text!r} has port {port}: use 1 to 65535")
+            raise InvalidInput(f"{text!r} has port {port}: use 1 to 65535")
         return cls(parsed, port)
 
     def covers(self, address: Address, port: int) -> bool:
@@ -66,22 +64,39 @@ Verdict = Allowed | Blocked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the operator forbids, whatever is allowed."""
+
+    refused: tuple[Allowance, ...] = ()  #: networks, also public ones
+    ports: tuple[range, ...] = ()  #: the only ones to send to; none = every port. An allowance may name another
+    https_only: bool = False
+
+    def objection(self, port: int | None, *, tls: bool) -> str | None:
+        """Say why a port may not be sent to, whatever the address; None = nothing against it."""
+        if self.https_only and not tls:
+            return "only https is sent to here (TIDINGS_HTTPS_ONLY)"
+        if self.ports and port is not None and not any(port in ports for ports in self.ports):
+            return f"port {port} is not among those that are sent to here (TIDINGS_PORTS)"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Policy:
     allowed: tuple[Allowance, ...]
     allowed_for: Mapping[str, tuple[Allowance, ...]]
     denied: tuple[tuple[Address, int], ...]
 
-    def allows(self, address: Address, port: int, owner_id: str) -> bool:
+    def covering(self, address: Address, port: int, owner_id: str) -> list[Allowance]:
         allowances = (*self.allowed, *self.allowed_for.get(owner_id, ()))
-        return any(allowance.covers(address, port) for allowance in allowances)
+        return [allowance for allowance in allowances if allowance.covers(address, port)]
 
 
 class Guard:
     """Judge addresses by lists that may be replaced while running.
 
-    `allowed` holds for all owners, `allowed_for` for single ones. `denied` are our own listeners and
-    database as (address, port): they stay denied whatever is allowed. An unspecified address there
-    (`0.0.0.0`) means every address of this machine; a loopback one means every loopback address.
+    `allowed` holds for all owners, `allowed_for` for single ones. `rules` are the operator's and stay. `denied` are
+    our own listeners and database as (address, port): they stay denied whatever is allowed. An unspecified address
+    there (`0.0.0.0`) means every address of this machine; a loopback one means every loopback address.
 
     Raises:
         InvalidInput: a denied host is neither an address nor `localhost`.
@@ -93,7 +108,9 @@ class Guard:
         allowed: Sequence[Allowance] = (),
         allowed_for: Mapping[str, Sequence[Allowance]] | None = None,
         denied: Sequence[tuple[str, int]] = (),
+        rules: Rules | None = None,
     ) -> None:
+        self.rules = rules or Rules()
         self.revision = 1  #: grows with every change of the lists
         self._policy = _Policy(
             allowed=tuple(allowed), allowed_for=_frozen(allowed_for or {}), denied=_addresses(denied)
@@ -115,23 +132,32 @@ class Guard:
             denied=now.denied if denied is None else _addresses(denied),
         )
 
-    def verdict(self, address: str, port: int, owner_id: str) -> Verdict:
+    def verdict(self, address: str, port: int, owner_id: str, *, tls: bool = True) -> Verdict:
         """Judge one literal address. Anything that is not one, or names a zone, is blocked."""
         kind = kind_of(address)
-        return Blocked(kind) if isinstance(kind, str) else self._judge(address, kind, port, owner_id)
+        reason = kind if isinstance(kind, str) else self._objection(address, kind, port, owner_id, tls)
+        return Allowed() if reason is None else Blocked(reason)
 
-    def _judge(self, shown: str, kind: Kind, port: int, owner_id: str) -> Verdict:
+    def _objection(self, shown: str, kind: Kind, port: int, owner_id: str, tls: bool) -> str | None:
         address = kind.address
         if any(_same_door(address, port, *own) for own in self._policy.denied):
-            return Blocked(f"{shown} port {port} is a door of this platform itself, which is never dialled")
-        if kind.public or self._policy.allows(address, port, owner_id):
-            return Allowed()
-        if any(local.covers(address, port) for local in LOCAL):
-            return Blocked(
-                f"{shown} is a local address; to allow those, for development, run `tidings up --allow-local`,"
-                " or name the network in TIDINGS_ALLOW"
-            )
-        return Blocked(f"{shown} is not a public address: name its network in TIDINGS_ALLOW, or use another")
+            return f"{shown} port {port} is a door of this platform itself, which is never dialled"
+        if any(refused.covers(address, port) for refused in self.rules.refused):
+            return f"{shown} port {port} is in a network that TIDINGS_DENY names"
+        allowances = self._policy.covering(address, port, owner_id)
+        if not kind.public and not allowances:
+            return _not_public(shown, address, port)
+        named = any(allowance.port == port for allowance in allowances)
+        return self.rules.objection(None if named else port, tls=tls)
+
+
+def _not_public(shown: str, address: Address, port: int) -> str:
+    if any(local.covers(address, port) for local in LOCAL):
+        return (
+            f"{shown} is a local address; to allow those, for development, run `tidings up --allow-local`,"
+            " or name the network in TIDINGS_ALLOW"
+        )
+    return f"{shown} is not a public address: name its network in TIDINGS_ALLOW, or use another"
 
 
 def _split_port(text: str) -> tuple[str, int | None]:

@@ -5,14 +5,17 @@ This is a courtesy to whoever registers it. The promise is kept elsewhere, at ev
 
 from __future__ import annotations
 
-from .dialer import judge
 from .faults import SendError
 from .guard import Blocked, Guard
+from .judge import Judge
+from .proxy import Proxy
 from .resolver import Resolver
 from .targets import target_of
 
 
-async def blocked_url(url: str, owner_id: str, *, guard: Guard, resolver: Resolver) -> Blocked | None:
+async def blocked_url(
+    url: str, owner_id: str, *, guard: Guard, resolver: Resolver, proxy: Proxy | None = None
+) -> Blocked | None:
     """Return why none of the URL's addresses may be dialled now; None = it may.
 
     A name that does not resolve is accepted: its DNS entry may come later.
@@ -22,7 +25,7 @@ async def blocked_url(url: str, owner_id: str, *, guard: Guard, resolver: Resolv
     """
     origin = target_of(url).origin
     try:
-        judged = await judge(guard, resolver, origin.host, origin.port, owner_id)
+        judged = await Judge(guard, resolver, proxy).judge(origin, owner_id)
     except SendError:
         return None
     return None if judged.vetted or not judged.blocked else judged.blocked[0]

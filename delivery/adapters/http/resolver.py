@@ -54,14 +54,20 @@ class _Answer:
 def look_up(host: str) -> tuple[str, ...]:
     """Ask the system for a name as it stands, before this machine's search domains get a say.
 
-    The second question finds what only the hosts file knows.
+    The last question finds what only the hosts file knows. Whatever the system takes for an address, such as `0x7f.1`,
+    is one, and no name.
     """
-    try:
-        found = socket.getaddrinfo(f"{host}.", None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        if os_code(error) is not FaultCode.DNS_NOT_FOUND:
-            raise
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    for question, flags in ((host, socket.AI_NUMERICHOST), (f"{host}.", 0)):
+        try:
+            return _asked(question, flags)
+        except socket.gaierror as error:
+            if os_code(error) is not FaultCode.DNS_NOT_FOUND:
+                raise
+    return _asked(host, 0)
+
+
+def _asked(question: str, flags: int) -> tuple[str, ...]:
+    found = socket.getaddrinfo(question, None, type=socket.SOCK_STREAM, flags=flags)
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 

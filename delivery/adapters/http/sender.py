@@ -11,7 +11,9 @@ from .connection import Connection
 from .dialer import Dialer
 from .faults import SendError
 from .guard import Guard
+from .judge import Judge
 from .pool import Lane, Limits, Pool, Slots
+from .proxy import Proxy
 from .resolver import Resolver, SystemResolver
 from .targets import Origin
 
@@ -34,12 +36,13 @@ class Sender:
         resolver: Resolver | None = None,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
         self._resolver = resolver or SystemResolver()
         self._owns_resolver = resolver is None
         self._limits = limits or Limits()
         self._connect_s = self._limits.connect.total_seconds()
-        self._dialer = Dialer(guard, self._resolver, ssl_context)
+        self._dialer = Dialer(Judge(guard, self._resolver, proxy), ssl_context)
         self._pool = Pool(self._limits)
 
     async def send(
@@ -49,6 +52,7 @@ class Sender:
         loop = asyncio.get_running_loop()
         began = loop.time()
         deadline = began + timeout_s
+        request = self._dialer.written(origin, request)
         lane = self._pool.enter(origin)
         try:
             slots = (lane.slots, self._pool.total)
@@ -96,8 +100,7 @@ class Sender:
     def _kept(self, lane: Lane, owner_id: str, now: float) -> Connection | None:
         if not lane.idle:
             return None
-        port = lane.origin.port
-        return self._pool.take(lane, lambda connection: self._dialer.allows(connection, port, owner_id), now)
+        return self._pool.take(lane, lambda kept: self._dialer.allows(kept, lane.origin, owner_id), now)
 
     async def _dialled(self, lane: Lane, owner_id: str, deadline: float) -> Connection:
         loop = asyncio.get_running_loop()

@@ -12,6 +12,7 @@ from delivery.channels import Fault, FaultCode, Reply
 
 from .guard import Guard
 from .pool import Limits
+from .proxy import Proxy
 from .resolver import Resolver
 from .sender import Sender
 from .targets import Origin
@@ -49,6 +50,8 @@ ERRORS: dict[FaultCode, type[httpx.TransportError]] = {
     FaultCode.INVALID_URL: httpx.UnsupportedProtocol,
     FaultCode.INVALID_HEADERS: httpx.LocalProtocolError,
     FaultCode.CHANNEL_BUSY: httpx.PoolTimeout,
+    FaultCode.PROXY_REFUSED: httpx.ProxyError,
+    FaultCode.PROXY_FAILED: httpx.ProxyError,
 }
 #: What each note on a body that is not whole is called.
 _BODY_ERRORS: dict[str, type[httpx.TransportError]] = {
@@ -61,7 +64,7 @@ _BODY_ERRORS: dict[str, type[httpx.TransportError]] = {
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Send over connections that the guard allows.
 
-    One attempt a request, no redirects, cookies, proxies or environment. The whole exchange ends within the largest
+    One attempt a request, no redirects, cookies or environment. The whole exchange ends within the largest
     of the client's time limits. A body of more than 16 KiB is an error, as this is for sending, not for fetching.
     An error's `fault` extension says in a `FaultCode` what went wrong.
     """
@@ -73,9 +76,10 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         resolver: Resolver | None = None,
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
         owner_id: str = "",
     ) -> None:
-        self._sender = Sender(guard, resolver=resolver, limits=limits, ssl_context=ssl_context)
+        self._sender = Sender(guard, resolver=resolver, limits=limits, ssl_context=ssl_context, proxy=proxy)
         self._owner_id = owner_id
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

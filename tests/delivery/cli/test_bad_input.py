@@ -310,7 +310,9 @@ def test_wrong_usage_is_one_line_that_names_the_help(made, refused, args: list[o
 def test_a_setting_in_the_environment_that_cannot_be_is_refused(made, refused):
     check(made.having(TIDINGS_LEASE="soon"), refused, ["endpoints", "list"], 1, "TIDINGS_LEASE.*no duration")
     check(made.having(TIDINGS_SLOTS="many"), refused, ["endpoints", "list"], 1, "TIDINGS_SLOTS")
-    check(made.having(TIDINGS_ALLOW="here"), refused, ["endpoints", "list"], 1, "here|allow|ALLOW")
+    check(made.having(TIDINGS_ALLOW="here"), refused, ["endpoints", "list"], 1, "TIDINGS_ALLOW.*'here'")
+    check(made.having(TIDINGS_PORTS="all"), refused, ["endpoints", "list"], 1, "TIDINGS_PORTS.*'all'")
+    check(made.having(TIDINGS_EGRESS_PROXY="socks5://p"), refused, ["endpoints", "list"], 1, "egress proxy")
 
 
 def test_a_key_used_for_other_content_is_refused(made, refused):

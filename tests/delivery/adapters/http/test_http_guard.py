@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delivery.adapters.http import LOCAL, Allowance, Allowed, Blocked, Guard, blocked_url
+from delivery.adapters.http import LOCAL, Allowance, Allowed, Blocked, Egress, Guard, Rules, blocked_url
 from delivery.channels import FaultCode
 from delivery.errors import InvalidInput
 from subscriptions.errors import InvalidEndpoint
@@ -101,9 +101,63 @@ def test_an_allowance_is_read(text, port):
     "text", ["", "10.0.0.1/8", "10.0.0.0/8:", "10.0.0.0/8:x", "10.0.0.0/8:0", "[::1]:70000", "example.com:80"]
 )
 def test_an_allowance_that_cannot_be_read_is_refused_in_one_line(text):
-    with pytest.raises(InvalidInput, match="allowance") as refused:
+    with pytest.raises(InvalidInput, match=r"not a network|port") as refused:
         Allowance.parse(text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("setting", ["allow", "deny", "ports"])
+def test_a_list_that_cannot_be_read_is_refused_by_its_setting(setting):
+    with pytest.raises(InvalidInput, match=f"^TIDINGS_{setting.upper()}: 'here'|ports 'here'"):
+        Egress.parse(**{setting: "1.1.1.1,here" if setting != "ports" else "443,here"})
+
+
+def test_a_network_that_the_operator_denies_stays_denied_whatever_is_allowed():
+    rules = Egress.parse(deny="1.1.1.0/24, 10.0.0.0/8:25, 2606:4700::/32").rules
+    guard = Guard(allowed=EVERYTHING, rules=rules)
+    for address, port in (("1.1.1.1", 443), ("::ffff:1.1.1.1", 443), ("10.0.0.1", 25), ("2606:4700:4700::1111", 443)):
+        verdict = guard.verdict(address, port, "acme")
+        assert isinstance(verdict, Blocked)
+        assert "TIDINGS_DENY" in verdict.reason
+    for address, port in (("1.1.2.1", 443), ("10.0.0.1", 26)):
+        assert isinstance(guard.verdict(address, port, "acme"), Allowed)
+
+
+def test_only_the_ports_that_the_operator_names_are_sent_to_but_for_those_that_an_allowance_names():
+    egress = Egress.parse(ports="443, 8000-8099", allow="10.0.0.0/8,10.0.0.1/32:9000")
+    guard = Guard(allowed=egress.allowed, rules=egress.rules)
+    for address, port, allowed in (
+        ("1.1.1.1", 443, True),
+        ("1.1.1.1", 8099, True),
+        ("1.1.1.1", 8100, False),
+        ("1.1.1.1", 25, False),
+        ("10.0.0.1", 9000, True),
+        ("10.0.0.2", 9000, False),
+    ):
+        verdict = guard.verdict(address, port, "acme")
+        assert isinstance(verdict, Allowed) is allowed, (address, port)
+        assert allowed or "TIDINGS_PORTS" in verdict.reason
+
+
+def test_https_only_means_so():
+    guard = Guard(allowed=LOCAL, rules=Egress.parse(https_only=True).rules)
+    assert isinstance(guard.verdict("1.1.1.1", 443, "acme"), Allowed)
+    for address in ("1.1.1.1", "127.0.0.1"):
+        verdict = guard.verdict(address, 80, "acme", tls=False)
+        assert isinstance(verdict, Blocked)
+        assert "TIDINGS_HTTPS_ONLY" in verdict.reason
+
+
+@pytest.mark.parametrize("ports", ["0", "443-", "-443", "443-80", "65536", "99999999", "https", "٤٤٣"])
+def test_ports_that_cannot_be_read_are_refused_in_one_line(ports):
+    with pytest.raises(InvalidInput, match="ports") as refused:
+        Egress.parse(ports=ports)
+    assert "\n" not in str(refused.value)
+
+
+def test_nothing_set_allows_and_forbids_nothing():
+    assert Egress.parse() == Egress()
+    assert Egress().rules == Rules()
 
 
 def test_a_denied_host_must_be_an_address():

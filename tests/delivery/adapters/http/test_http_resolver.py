@@ -244,15 +244,15 @@ asyncio.run(main())
     assert done.stdout.strip() == "dns_temporary"
 
 
-def test_the_system_is_asked_for_the_absolute_name_first(monkeypatch):
+def test_the_system_is_asked_for_an_address_then_for_the_absolute_name_then_for_the_name(monkeypatch):
     asked = []
 
     def getaddrinfo(host: str, port: object, **options: object) -> list[object]:
-        asked.append(host)
-        if host.endswith("."):
+        asked.append((host, bool(options["flags"])))
+        if len(asked) < 3:
             raise socket.gaierror(socket.EAI_NONAME, "x")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("1.1.1.1", 0))] * 2
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     assert look_up("a.example.com") == ("1.1.1.1",)
-    assert asked == ["a.example.com.", "a.example.com"]
+    assert asked == [("a.example.com", True), ("a.example.com.", False), ("a.example.com", False)]
