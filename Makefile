@@ -3,7 +3,7 @@
 #   make test ARGS="tests/gates -x"     ARGS goes to the command that a target runs
 #   make setup PYTHON=/opt/py/bin/python3
 .POSIX:
-.PHONY: help setup demo up test soak lint fix bench reference lock clean
+.PHONY: help setup demo up test soak zoo lint fix bench reference lock clean
 
 BIN = .venv/bin
 # The first of these that is new enough makes .venv.
@@ -29,6 +29,9 @@ test: .venv/.ready ## run every test
 
 soak: .venv/.ready ## break everything for MINUTES (10), and report what was lost: nothing
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(ARGS)
+
+zoo: .venv/.ready ## make 10,000 deliveries to hostile receivers, and report what is left behind
+	@$(BIN)/python -m tests.zoo.soak $(ARGS)
 
 lint: .venv/.ready ## check style, types and floors
 	$(BIN)/ruff check .

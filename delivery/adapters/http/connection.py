@@ -76,12 +76,14 @@ class Connection(asyncio.BufferedProtocol):
         "idle_since",
         "judged_for",
         "keep",
+        "spoke_first",
     )
 
     def __init__(self, address: str, buffer: memoryview, on_lost: Callable[[Connection], None]) -> None:
         self.address = address  #: the literal that was dialled
         self.exchanges = 0
         self.keep = False  #: whether another exchange may follow the last one
+        self.spoke_first = False  #: said something before it was asked anything: no HTTP server does
         self.born = self.idle_since = 0.0
         self.judged_for: tuple[int, str] | None = None  #: the guard's revision and the owner it was allowed for
         self._buffer, self._on_lost = buffer, on_lost
@@ -167,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse what came."""
         if self._future is None:  # nobody asked for it
+            self.spoke_first = self.exchanges == 0
             self.abort()
             return
         data = self._buffer[:nbytes]

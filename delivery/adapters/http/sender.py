@@ -20,6 +20,7 @@ from .targets import Origin
 #: Waiting for a slot may take this share of the time, so that what is left is a fair attempt.
 _SLOT_SHARE = 0.5
 _BUSY = Fault(code=FaultCode.CHANNEL_BUSY, detail="no slot to this origin within half of the deadline")
+_SPOKE_FIRST = Fault(code=FaultCode.PROTOCOL_ERROR, detail="it spoke before it was asked, as no HTTP server does")
 _CLOSED = Fault(code=FaultCode.CONNECTION_CLOSED, detail="closed before a request could be sent")
 
 
@@ -88,7 +89,7 @@ class Sender:
                 break
             connection.abort()
             if connection.exchanges == 0:
-                return _CLOSED
+                return _SPOKE_FIRST if connection.spoke_first else _CLOSED
         try:
             answer = await answering
         except BaseException:
