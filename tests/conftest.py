@@ -11,10 +11,15 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg import sql
 
 import migrations
 from delivery.adapters.embedded import EmbeddedPostgres
+
+# How long one example takes says how busy the machine is, and nothing of the code.
+settings.register_profile("tidings", deadline=None)
+settings.load_profile("tidings")
 
 
 @pytest.fixture(scope="session")

@@ -331,7 +331,7 @@ JSON = st.recursive(
 BODIES = st.binary() | st.text() | JSON | JSON.map(lambda value: json.dumps(value).encode()) | st.just(BODY)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(body=BODIES, headers=HEADERS, now=st.floats() | st.just(float(NOW)))
 def test_whatever_arrives_is_explained_or_verifies(body: object, headers: object, now: float) -> None:
     found = VERIFIER.explain(body, headers, now=now)  # type: ignore[arg-type] # hostile on purpose
