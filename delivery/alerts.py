@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from delivery.status import MOST_COUNTED, Holder, OutboxStatus, Status
+from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,8 @@ class Alert:
 
 
 LIMITS = Limits()
+#: Before the name of a handler, in the kind of its jobs (`delivery.compiler`).
+_HANDLER = "handler."
 
 
 def alerts(status: Status, limits: Limits = LIMITS) -> list[Alert]:
@@ -81,8 +83,11 @@ def _processes(status: Status, limits: Limits) -> Iterator[Alert]:
 
 
 def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
-    due = sum(kind.due for kind in status.kinds)
-    since, kind = min(((kind.oldest_due, kind.kind) for kind in status.kinds if kind.oldest_due), default=(None, ""))
+    handlers = [kind for kind in status.kinds if kind.kind.startswith(_HANDLER)]
+    yield from (alert for kind in handlers for alert in _handler(kind, status.at, limits))
+    others = [kind for kind in status.kinds if kind not in handlers]
+    due = sum(kind.due for kind in others)
+    since, kind = min(((kind.oldest_due, kind.kind) for kind in others if kind.oldest_due), default=(None, ""))
     age = timedelta(0) if since is None else status.at - since
     if due > limits.backlog or age > limits.oldest:
         yield Alert(
@@ -96,6 +101,20 @@ def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
             code="discarded",
             message=f"discarded of the last hour's deliveries: {status.discarded} of {status.settled} ({share:.2%})",
             advice="see why with `tidings deliveries list --state discarded`, then `tidings deliveries replay`",
+        )
+
+
+def _handler(kind: KindStatus, at: datetime, limits: Limits) -> Iterator[Alert]:
+    """Only processes that have a handler in their code run its jobs; one that is gone leaves its subscription."""
+    name, age = (
+        kind.kind.removeprefix(_HANDLER),
+        timedelta(0) if kind.oldest_due is None else at - kind.oldest_due,
+    )
+    if kind.due > limits.backlog or age > limits.oldest:
+        yield Alert(
+            code="handler_backlog",
+            message=f"due for the handler {name}: {_counted(kind.due, 'job')}, the oldest for {_span(age)}",
+            advice=f"does a process with it run? If not, `tidings subscriptions remove {name}`, --owner or --platform",
         )
 
 

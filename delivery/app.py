@@ -153,8 +153,14 @@ class _Parts:
             user_agent=f"Tidings/{version('tidings')}",
         )
         kinds: list[JobKind] = [deliver_kind(self.deliver, max_age=settings.max_age)]
-        kinds += [handler_kinds.kind_of(handler, self.log) for handler in handlers]
-        keep = UpkeepSettings(retention=settings.retention, lease=settings.lease)
+        kinds += [handler_kinds.kind_of(each, self.log, max_age=settings.max_age) for each in handlers]
+        keep = UpkeepSettings(
+            retention=settings.retention,
+            states=settings.retention_by_state,
+            jobs=settings.retention_jobs,
+            max_age=settings.max_age,
+            lease=settings.lease,
+        )
         upkeep_kinds, periodics = upkeep(database, keep, kinds)
         self.runtime = PostgresRuntime(
             database, [*kinds, *upkeep_kinds], periodics, _runtime_settings(settings), adopts=handler_kinds.adopted

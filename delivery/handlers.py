@@ -44,8 +44,8 @@ async def _elsewhere(job: Job) -> Report | None:
     raise Snooze(timedelta(minutes=1), Report(detail=f"no process that runs {job.kind} has claimed it yet"))
 
 
-def kind_of(handler: EventHandler, log: EventLog) -> JobKind:
-    """Compile a handler into its job kind."""
+def kind_of(handler: EventHandler, log: EventLog, *, max_age: timedelta | None = None) -> JobKind:
+    """Compile a handler into its job kind; a job that has not ended after `max_age` expires."""
 
     async def run(job: Job) -> Report | None:
         try:
@@ -61,4 +61,5 @@ def kind_of(handler: EventHandler, log: EventLog) -> JobKind:
         timeout=handler.timeout,
         backoff=handler.backoff,
         limit=handler.limit,
+        max_age=max_age,
     )

@@ -12,10 +12,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from delivery.errors import ConfigurationError, InvalidInput
+from delivery.jobs import FINAL_STATES, JobState
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
@@ -124,9 +125,29 @@ class Settings(BaseSettings):
     poll: Span = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
     relay_poll: Span = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
-    max_age: Span = timedelta(days=14)  #: a delivery that has not settled by then is discarded as expired
+    max_age: Span = timedelta(days=14)  #: a delivery or a handler's job that has not settled by then is discarded
     #: How long settled deliveries, their attempts and events are kept; `never` (None) = they are never removed.
     retention: Retention = timedelta(days=30)
+    retention_completed: Retention = timedelta(days=30)  #: of completed deliveries; as `retention` unless it is given
+    retention_discarded: Retention = timedelta(days=30)  #: of what was discarded; as `retention` unless it is given
+    retention_cancelled: Retention = timedelta(days=30)  #: of what was cancelled; as `retention` unless it is given
+    retention_jobs: Retention = timedelta(hours=24)  #: of completed jobs of other kinds than deliveries
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_retention(cls, values: dict[str, Any]) -> dict[str, Any]:
+        if "retention" not in values:
+            return values
+        return {f"retention_{state}": values["retention"] for state in FINAL_STATES} | values
+
+    @property
+    def retention_by_state(self) -> dict[JobState, timedelta | None]:
+        """Return how long what ended in each final state is kept; None = for good."""
+        return {
+            JobState.COMPLETED: self.retention_completed,
+            JobState.DISCARDED: self.retention_discarded,
+            JobState.CANCELLED: self.retention_cancelled,
+        }
 
     #: How long others may keep vacuum from removing dead rows before `tidings status` has an alert.
     xmin_alert: Span = timedelta(minutes=5)

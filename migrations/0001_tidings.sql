@@ -179,7 +179,7 @@ CREATE TABLE tidings.job_done (
 ) PARTITION BY RANGE (finished_at);
 CREATE INDEX job_done_id ON tidings.job_done (id);
 CREATE INDEX job_done_lane ON tidings.job_done (lane, id);
-CREATE INDEX job_done_discarded ON tidings.job_done (id) WHERE state = 'discarded';
+CREATE INDEX job_done_incomplete ON tidings.job_done (id) WHERE state <> 'completed';
 -- What is kept for a day only; deliveries are kept longer and are not in it, so that their settle does not pay.
 CREATE INDEX job_done_other ON tidings.job_done (finished_at) WHERE state = 'completed' AND kind <> 'webhook.deliver';
 -- What ended of late: rows lie in the order of their time, so that a summary a megabyte finds them.

@@ -73,13 +73,13 @@ class Subscriptions:
         async with self._unit() as store:
             return await _registry(store).subscribe(owner_id, name, patterns, endpoint_id, by=by, future=future)
 
-    async def list(self, owner_id: str) -> Sequence[Subscription]:
-        """List the owner's subscriptions by name."""
+    async def list(self, owner_id: str | None) -> Sequence[Subscription]:
+        """List the owner's subscriptions by name; None = those of handlers for the events of every owner."""
         async with self._unit() as store:
             return await store.subscriptions(owner_id)
 
-    async def remove(self, owner_id: str, name: str, *, by: str) -> Subscription:
-        """Remove a subscription; deliveries that stand are still made."""
+    async def remove(self, owner_id: str | None, name: str, *, by: str) -> Subscription:
+        """Remove a subscription, such as that of a handler that is no more; deliveries that stand are still made."""
         async with self._unit() as store:
             return await _registry(store).unsubscribe(owner_id, name, by=by)
 

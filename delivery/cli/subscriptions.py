@@ -27,6 +27,11 @@ SUBSCRIPTIONS: Listing[Subscription] = Listing(
 )
 
 
+_PLATFORM = click.option(
+    "--platform", is_flag=True, help="Those of handlers for the events of every owner, in place of an owner's."
+)
+
+
 @click.group(cls=Noun)
 def subscriptions() -> None:
     """Say which events go to which endpoint."""
@@ -58,20 +63,27 @@ def add(
 
 @subscriptions.command("list")
 @owned
+@_PLATFORM
 @listed
-def list_subscriptions(session: Session, form: Form) -> None:
+def list_subscriptions(session: Session, platform: bool, form: Form) -> None:
     """List the owner's subscriptions by name."""
-    SUBSCRIPTIONS.write(session.run(lambda app: app.subscriptions.list(session.owner)), form)
+    owner_id = None if platform else session.owner
+    SUBSCRIPTIONS.write(session.run(lambda app: app.subscriptions.list(owner_id)), form)
 
 
 @subscriptions.command()
 @owned
 @click.argument("name")
+@_PLATFORM
 @signed
 @printed
-def remove(session: Session, name: str, by: str, form: Form) -> None:
-    """Remove a subscription. Deliveries that stand are still made."""
-    _write(session.run(lambda app: app.subscriptions.remove(session.owner, name, by=by)), form, removed=True)
+def remove(session: Session, name: str, platform: bool, by: str, form: Form) -> None:
+    """Remove a subscription. Deliveries that stand are still made.
+
+    A handler that is no longer in your code leaves one behind, by its name: its jobs wait for it and expire.
+    """
+    owner_id = None if platform else session.owner
+    _write(session.run(lambda app: app.subscriptions.remove(owner_id, name, by=by)), form, removed=True)
 
 
 def _write(one: Subscription, form: Form, *, removed: bool = False) -> None:

@@ -7,11 +7,11 @@ import json
 import signal
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from delivery.jobs import JobFilter, JobId, JobKind, JobRow, Periodic, Runtime
+from delivery.jobs import JobFilter, JobId, JobKind, JobRow, JobState, Periodic, Runtime
 
 from .line import Line
 from .patience import eventually
@@ -32,6 +32,15 @@ class Pace:
     def text(self) -> str:
         """Write it down for another process."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """How long what has ended is kept, in days; None = for good."""
+
+    settled: float | None = 30.0  #: deliveries, and what of other kinds did not complete
+    states: Mapping[JobState, float | None] = field(default_factory=dict)  #: where a state is kept for another time
+    jobs: float | None = 1.0  #: completed jobs of other kinds than deliveries
 
 
 STEADY = Pace()
@@ -68,6 +77,9 @@ class Engine(Protocol):
 
     async def process(self, *, pace: Pace = BRISK, periodics: bool = False) -> Process:
         """Start a worker in a process of its own (see `child.py` for the kinds it knows); ready when returned."""
+
+    async def upkeep(self, *kinds: JobKind, keep: Keep, later: float) -> None:
+        """Remove what is no longer kept and end what is too old of these kinds, as after so many days."""
 
     async def sever(self, *, ears_only: bool = False) -> None:
         """Cut the connections of every runtime to the store, or only those by which it is told of work."""

@@ -10,17 +10,20 @@ import sys
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import psycopg
 
 from delivery.adapters.postgres.database import Database, Deadlines
+from delivery.adapters.postgres.partitions import database_now
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.upkeep import UpkeepSettings, cleanup, expire
 from delivery.jobs import JobKind, Periodic
 
 from . import child
-from .engine import BRISK, STEADY, Pace, Process, seconds
+from .engine import BRISK, STEADY, Keep, Pace, Process, seconds
 from .line import Line
 
 TESTS = Path(__file__).parents[1]
@@ -133,6 +136,17 @@ class PostgresEngine:
         await process.said_that("ready")
         return process
 
+    async def upkeep(self, *kinds: JobKind, keep: Keep, later: float) -> None:
+        database = self._databases[0]
+        now = await database_now(database) + _days(later)
+        settings = UpkeepSettings(
+            retention=None if keep.settled is None else _days(keep.settled),
+            states={state: None if days is None else _days(days) for state, days in keep.states.items()},
+            jobs=None if keep.jobs is None else _days(keep.jobs),
+        )
+        await expire(database, {kind.name: kind.max_age for kind in kinds if kind.max_age is not None}, now=now)
+        await cleanup(database, settings, kinds, now=now)
+
     async def sever(self, *, ears_only: bool = False) -> None:
         query = _SEVER + " AND query LIKE 'LISTEN%%'" if ears_only else _SEVER
         async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
@@ -158,6 +172,10 @@ class PooledPostgresEngine(PostgresEngine):
     async def sever(self, *, ears_only: bool = False) -> None:
         if not ears_only:
             await super().sever()
+
+
+def _days(number: float) -> timedelta:
+    return timedelta(days=number)
 
 
 async def _main(dsn: str, pace: str, periodics: str) -> None:

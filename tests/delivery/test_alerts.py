@@ -54,6 +54,7 @@ def upkeep(age: timedelta | None, every: timedelta = HOUR, state: str | None = "
 FINE = {
     "nothing to do": status(),
     "nobody there, and nothing to do": status(workers=0, relays=0, is_led=False),
+    "a handler's backlog at the bound": status(kinds=[due(1000, 5 * MINUTE, "handler.mailer")]),
     "a backlog at the bound": status(outbox=outbox(1000, 5 * MINUTE), kinds=[due(1000, 5 * MINUTE)]),
     "work that just came, and nobody yet": status(
         workers=0, relays=0, is_led=False, outbox=outbox(1, SECOND), kinds=[due(1, SECOND)]
@@ -81,6 +82,16 @@ WRONG: dict[str, list[tuple[Status, str]]] = {
     "jobs_backlog": [
         (status(kinds=[due(600, SECOND), due(401, 3 * HOUR, "x")]), "due: 1001 jobs, the oldest (x) for 3 h"),
         (status(kinds=[due(1, 49 * HOUR)]), "due: 1 job, the oldest (webhook.deliver) for 2 d"),
+    ],
+    "handler_backlog": [
+        (
+            status(kinds=[due(7, 6 * MINUTE, "handler.mailer"), due(1000, SECOND)]),
+            "due for the handler mailer: 7 jobs, the oldest for 6 min",
+        ),
+        (
+            status(kinds=[due(1001, SECOND, "handler.mailer")]),
+            "due for the handler mailer: 1001 jobs, the oldest for 1 s",
+        ),
     ],
     "discarded": [
         (status(settled=199, discarded=1), "discarded of the last hour's deliveries: 1 of 199 (0.50%)"),

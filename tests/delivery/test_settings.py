@@ -79,6 +79,26 @@ def test_every_duration_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatc
     assert getattr(read_settings(), name) == timedelta(hours=3)
 
 
+def test_every_state_is_kept_as_long_as_retention_says_unless_it_is_told_apart(monkeypatch: pytest.MonkeyPatch):
+    month, week = timedelta(days=30), timedelta(days=7)
+    assert set(read_settings().retention_by_state.values()) == {month}
+    monkeypatch.setenv("TIDINGS_RETENTION", "7d")
+    assert set(read_settings().retention_by_state.values()) == {week}
+    monkeypatch.setenv("TIDINGS_RETENTION_DISCARDED", "never")
+    monkeypatch.setenv("TIDINGS_RETENTION_CANCELLED", "")
+    assert read_settings().retention_by_state == {"completed": week, "discarded": None, "cancelled": week}
+    given = read_settings(retention="30d").retention_by_state
+    assert given == {"completed": month, "discarded": None, "cancelled": month}
+    assert read_settings().retention_jobs == timedelta(days=1)
+
+
+@pytest.mark.parametrize("name", [name for name in DURATIONS if name.startswith("retention")])
+@pytest.mark.parametrize("text", ["never", "Never", " NEVER "])
+def test_never_is_for_good(monkeypatch: pytest.MonkeyPatch, name: str, text: str):
+    monkeypatch.setenv(f"TIDINGS_{name.upper()}", text)
+    assert getattr(read_settings(), name) is None
+
+
 @pytest.mark.parametrize("name", sorted(Settings.model_fields))
 def test_an_empty_variable_is_as_if_it_were_not_there(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setenv(f"TIDINGS_{name.upper()}", "")

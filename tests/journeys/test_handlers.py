@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from delivery import Event, EventHandler, Job, recorder
@@ -101,3 +102,21 @@ async def test_a_handler_that_only_other_processes_run_holds_up_nobody_and_gets_
         async with platform.working(handlers=[handler]):
             assert await platform.ended() == {"completed": 2}
     assert [each.id for each in ran.events] == [event]
+
+
+async def test_a_handlers_job_gets_as_old_as_a_delivery_and_then_expires(platform: Platform) -> None:
+    """Also where it fails again and again, and where no process runs the handler any more."""
+    ran = Ran(failures=1_000)
+    handler = EventHandler(
+        name="flaky", patterns=("order.*",), handle=ran, max_attempts=1_000, backoff=lambda _: timedelta(seconds=0.1)
+    )
+    async with platform.working(handlers=[handler], max_age="1s"):
+        await platform.record()
+        assert await platform.ended() == {"discarded": 1}
+        await eventually(lambda: ran.attempts)
+    await platform.record()
+    async with platform.working(max_age="1s") as app:  # knows nothing of it
+        await platform.relayed()
+        await asyncio.sleep(1.0)  # how old it is, is what the case is about
+        await app.jobs.wait(await app.jobs.run_periodic("tidings.expire"), timedelta(seconds=20))
+    assert [(job.state, job.reason) for job in await jobs_of(platform, "flaky")] == [("discarded", "expired")] * 2

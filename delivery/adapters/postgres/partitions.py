@@ -32,10 +32,10 @@ from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 
 from psycopg import errors as pg
-from psycopg.sql import SQL, Identifier, Literal
+from psycopg.sql import SQL, Composable, Identifier, Literal
 
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.days import DAY, Shelf, Table, midnight, oldest_kept, shelves
+from delivery.adapters.postgres.days import DAY, DONE, Shelf, Table, midnight, oldest_kept, shelves
 from delivery.adapters.postgres.pools import Conn
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import TidingsError
@@ -62,6 +62,7 @@ _HINDERED = pg.LockNotAvailable | pg.QueryCanceled | pg.DeadlockDetected
 #: What was to be made is there, or what was to be dropped is gone: another process did it after we had looked.
 _FORESTALLED = pg.DuplicateTable | pg.DuplicateObject | pg.UndefinedTable
 _PROOF = Identifier("upkeep_proof")
+_ALL = SQL("true")
 
 
 class Turn(IntEnum):
@@ -239,29 +240,51 @@ async def drop_partitions(
             continue
         for day in sorted(day for day in shelf.days if day < kept):
             try:
-                tally += await _drop(database, shelf.table, day, keep=keep)
+                tally += await _drop(database, shelf.table, day, keep=_ALL if keep else None)
             except Busy:
                 tally[f"{shelf.table.name} put off"] += 1
                 break
     return tally
 
 
-async def _drop(database: Database, table: Table, day: date, *, keep: bool) -> Counter[str]:
+async def drop_finished(
+    database: Database, kept_for: Sequence[tuple[Composable, timedelta | None]], *, now: datetime
+) -> Counter[str]:
+    """Drop the days of `job_done` of which something is over; what is kept longer moves to the DEFAULT partition.
+
+    `kept_for` says of which rows: a condition each, and how long, None = for good. Returns counts, as above.
+    """
+    tally: Counter[str] = Counter()
+    [shelf] = [shelf for shelf in await shelves(database) if shelf.table is DONE]
+    for day in sorted(shelf.days):
+        kept = [rows for rows, span in kept_for if span is None or day >= oldest_kept(now, span)]
+        if len(kept) == len(kept_for):
+            continue
+        try:
+            tally += await _drop(database, DONE, day, keep=SQL(" OR ").join(kept) if kept else None)
+        except Busy:
+            tally[f"{DONE.name} put off"] += 1
+            break
+    return tally
+
+
+async def _drop(database: Database, table: Table, day: date, *, keep: Composable | None) -> Counter[str]:
+    """Drop a day; of what is to be kept, as a condition, there may be `MOVE_MOST`."""
     part = table.part(day)
     async with step(database, Turn.CLEAN) as tx:
         rows = 0
-        if keep:
-            count = SQL("SELECT count(*) AS n FROM (SELECT FROM {} LIMIT {}) AS few").format(
-                part, Literal(MOVE_MOST + 1)
+        if keep is not None:
+            count = SQL("SELECT count(*) AS n FROM (SELECT FROM {} WHERE {} LIMIT {}) AS few").format(
+                part, keep, Literal(MOVE_MOST + 1)
             )
             row = await (await tx.execute(count)).fetchone()
             rows = row["n"] if row is not None else 0
         if rows > MOVE_MOST:
             return Counter({"old partitions kept": 1})
         await _lock(tx, table)
-        if keep:
+        if keep is not None:
             await tx.execute(SQL("ALTER TABLE {} DETACH PARTITION {}").format(table.parent, part))
-            cursor = await tx.execute(SQL("INSERT INTO {} SELECT * FROM {}").format(table.parent, part))
+            cursor = await tx.execute(SQL("INSERT INTO {} SELECT * FROM {} WHERE {}").format(table.parent, part, keep))
             rows = cursor.rowcount
         await tx.execute(SQL("DROP TABLE {}").format(part))
     return Counter({"partitions dropped": 1, "rows moved": rows})

@@ -14,18 +14,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from psycopg.sql import SQL
+
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.days import ATTEMPT, DONE, EVENT, IDENTITY, first_id, midnight, oldest_kept
+from delivery.adapters.postgres.days import ATTEMPT, EVENT, IDENTITY, first_id, midnight, oldest_kept
 from delivery.adapters.postgres.partitions import (
     PARTITIONS,
     Busy,
     Turn,
     database_now,
+    drop_finished,
     drop_partitions,
     make_partitions,
     step,
@@ -33,27 +36,46 @@ from delivery.adapters.postgres.partitions import (
 from delivery.adapters.postgres.reports import reports
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
-from delivery.jobs import Job, JobKind, Periodic
+from delivery.jobs import FINAL_STATES, Job, JobKind, JobState, Periodic
 
 CLEANUP, EXPIRE = "tidings.cleanup", "tidings.expire"
 #: Rows that one statement looks at.
 BATCH = 2_000
-#: How long completed jobs of other kinds than deliveries are kept.
-COMPLETED_KEPT = timedelta(hours=24)
 #: How long one run goes on; the next goes on where the tables stand.
 LONGEST_RUN = timedelta(minutes=10)
 LEASE = timedelta(seconds=30)
 _LONGEST_BATCH = timedelta(seconds=20)
 _LOCK_WAIT = timedelta(seconds=2)
 _BEGINNING = UUID(int=0)
+#: Which finished rows are kept as long as it is said of their state, and which as jobs of other kinds.
+_ROWS = {
+    JobState.COMPLETED: SQL("(state = 'completed' AND kind = 'webhook.deliver')"),
+    JobState.DISCARDED: SQL("state = 'discarded'"),
+    JobState.CANCELLED: SQL("state = 'cancelled'"),
+}
+_JOBS = SQL("(state = 'completed' AND kind <> 'webhook.deliver')")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepSettings:
     """What is kept, and for how long."""
 
-    retention: timedelta | None = timedelta(days=30)  #: of settled deliveries and events; None = for good
+    #: Of events, and of what is settled where `states` says nothing of its state; None = for good.
+    retention: timedelta | None = timedelta(days=30)
+    states: Mapping[JobState, timedelta | None] = field(default_factory=dict)  #: of what ended in a state
+    jobs: timedelta | None = timedelta(hours=24)  #: of completed jobs of other kinds than deliveries
+    max_age: timedelta | None = None  #: of jobs of handlers that this process does not know, as of those it does
     lease: timedelta = LEASE  #: of a claimed job, as the runtime's
+
+    def kept(self, state: JobState) -> timedelta | None:
+        """Return how long what ended in a state is kept; None = for good."""
+        return self.states.get(state, self.retention)
+
+    @property
+    def shortest(self) -> timedelta | None:
+        """Return how old what is removed first gets; None = nothing is removed."""
+        spans = [self.retention, *(self.kept(state) for state in FINAL_STATES)]
+        return min((span for span in spans if span is not None), default=None)
 
 
 def upkeep(
@@ -62,14 +84,14 @@ def upkeep(
     """Declare the upkeep as job kinds and periodics; `kinds` are the platform's, for their `max_age` and `identity`."""
 
     async def partitions(_job: Job) -> Report:
-        return _report(await make_partitions(database, settings.retention))
+        return _report(await make_partitions(database, settings.shortest))
 
     async def clean(_job: Job) -> Report:
         return _report(await cleanup(database, settings, kinds))
 
     async def end(_job: Job) -> Report:
         limits = {kind.name: kind.max_age for kind in kinds if kind.max_age is not None}
-        return _report(await expire(database, limits, lease=settings.lease))
+        return _report(await expire(database, limits, handlers=settings.max_age, lease=settings.lease))
 
     longest = LONGEST_RUN + timedelta(minutes=5)
     declared = [
@@ -97,56 +119,88 @@ async def cleanup(
     now = now or await database_now(database)
     sweep = _Sweep(database, Turn.CLEAN)
     await sweep.once("processes", "forget_processes", {"now": now})
-    identities = [kind for kind in kinds if kind.identity is not None]
-    parameters = {
-        "until": now - COMPLETED_KEPT,
-        "kinds": [kind.name for kind in identities],
-        "firsts": [kind.identity[0] for kind in identities if kind.identity is not None],
-    }
-    await sweep.walk("completed jobs", "forget_completed", parameters)
-    if settings.retention is not None:
-        await _retire(sweep, database, settings.retention, now)
+    if settings.jobs is not None:
+        identities = [kind for kind in kinds if kind.identity is not None]
+        parameters = {
+            "until": now - settings.jobs,
+            "kinds": [kind.name for kind in identities],
+            "firsts": [kind.identity[0] for kind in identities if kind.identity is not None],
+        }
+        await sweep.walk("completed jobs", "forget_completed", parameters)
+    await _forget_finished(sweep, database, settings, now)
+    completed = settings.kept(JobState.COMPLETED)
+    if completed is not None:  # else all that hangs on them is kept, too
+        await _forget_rest(sweep, database, completed, now)
+        if settings.retention is not None:
+            await _forget_events(sweep, database, max(settings.retention, completed), now)
+    await sweep.walk("keys", "forget_keys", {"after_id": 0})
     return sweep.tally
 
 
-async def _retire(sweep: _Sweep, database: Database, retention: timedelta, now: datetime) -> None:
-    """Remove old deliveries, then what hung on them, then the days that are empty by that."""
-    until = midnight(oldest_kept(now, retention))
+async def _forget_finished(sweep: _Sweep, database: Database, settings: UpkeepSettings, now: datetime) -> None:
+    """Remove what ended long enough ago, whole days where nothing of them is kept longer."""
+    spans = [(state, settings.kept(state)) for state in FINAL_STATES]
+    kept_for = [(_ROWS[state], span) for state, span in spans] + [(_JOBS, settings.jobs)]
+    dropped = await drop_finished(database, kept_for, now=now)
+    sweep.tally += dropped
+    if dropped["job_done put off"]:
+        return  # the next run drops in a moment what would be removed row by row now
+    for state, span in spans:
+        if span is not None:
+            name = "forget_settled" if state is JobState.COMPLETED else "forget_incomplete"
+            until = midnight(oldest_kept(now, span))
+            await sweep.walk(f"{state} jobs", name, {"until": until, "state": state, "after_id": 0})
+
+
+async def _forget_rest(sweep: _Sweep, database: Database, span: timedelta, now: datetime) -> None:
+    """Remove what hung on jobs that are gone, then the days that are empty by that."""
+    until = midnight(oldest_kept(now, span))
     until_id = first_id(until)
-    sweep.tally += await drop_partitions(database, (DONE,), retention, now=now, keep=False)
-    await sweep.walk("settled jobs", "forget_settled", {"until": until, "after_id": 0})
     await sweep.walk(
         "identities",
         "forget_identities",
         {"until": until_id, "after_first": _BEGINNING, "after_second": _BEGINNING, "after_kind": ""},
     )
     await sweep.walk("attempts", "forget_attempts", {"until": until, "after_id": 0})
+    sweep.tally += await drop_partitions(database, (IDENTITY, ATTEMPT), span, now=now, keep=True)
+
+
+async def _forget_events(sweep: _Sweep, database: Database, span: timedelta, now: datetime) -> None:
+    """Remove events of which no job is kept, then the days that are empty by that."""
+    until_id = first_id(midnight(oldest_kept(now, span)))
     await sweep.walk("events", "forget_events", {"until": until_id, "after_event": _BEGINNING})
-    await sweep.walk("keys", "forget_keys", {"after_id": 0})
-    sweep.tally += await drop_partitions(database, (EVENT, IDENTITY, ATTEMPT), retention, now=now, keep=True)
+    sweep.tally += await drop_partitions(database, (EVENT,), span, now=now, keep=True)
 
 
 async def expire(
     database: Database,
     limits: Mapping[str, timedelta],
     *,
+    handlers: timedelta | None = None,
     lease: timedelta = LEASE,
     now: datetime | None = None,
 ) -> Counter[str]:
     """Discard jobs of the kinds in `limits` that are older than it says and do not run; returns how many.
 
-    A claim discards them, too; but jobs of a lane that is paused or off are never claimed.
+    A claim discards them, too; but jobs of a lane that is paused or off are never claimed, nor those of handlers that
+    no process runs any more: `handlers` is the limit of those that are not in `limits`.
     """
-    if not limits:
+    ages = [*limits.values(), *([] if handlers is None else [handlers])]
+    if not ages:
         return Counter()
     now = now or await database_now(database)
-    until = {kind: now - limit for kind, limit in limits.items()}
     sweep = _Sweep(database, Turn.EXPIRE)
     await sweep.walk(
         "jobs expired",
         "expire_jobs",
-        {"kinds": list(until), "until": list(until.values()), "lease_for": lease, "after_id": 0},
-        newest=max(until.values()),
+        {
+            "kinds": list(limits),
+            "until": [now - limit for limit in limits.values()],
+            "handlers_until": None if handlers is None else now - handlers,
+            "lease_for": lease,
+            "after_id": 0,
+        },
+        newest=now - min(ages),
     )
     return sweep.tally
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shlex
@@ -11,7 +12,9 @@ from uuid import UUID
 
 import pytest
 
+from delivery import open_app
 from delivery.sealing import KeyEncryptionKey
+from delivery.settings import read_settings
 from signing import PublicKey, WebhookVerifier
 
 from .conftest import Cli, Receiver, eventually, lines, the_line
@@ -238,6 +241,22 @@ def test_a_subscription_is_added_listed_and_removed(cli: Cli):
     assert f"endpoint {endpoint}" in cli("subscriptions", "list")
     assert cli.json("subscriptions", "remove", "money") == added
     assert cli("subscriptions", "list").startswith("no subscriptions yet: `tidings subscriptions add")
+
+
+def test_what_a_handler_left_behind_is_listed_and_removed(cli: Cli, refused):
+    async def leave_behind() -> None:
+        async with open_app(read_settings(database_url=cli.environment["TIDINGS_DATABASE_URL"])) as app:
+            for owner_id in (None, "default"):
+                await app.subscriptions.keep_handler("mailer", ["a.*"], owner_id=owner_id, coalesce=False, by="code")
+
+    asyncio.run(leave_behind())
+    [left] = cli.json("subscriptions", "list", "--platform")
+    assert (left["name"], left["owner_id"], left["handler"]) == ("mailer", None, "handler.mailer")
+    assert cli.json("subscriptions", "remove", "mailer", "--platform") == left
+    assert cli.json("subscriptions", "list", "--platform") == []
+    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", code=1)
+    assert "the platform has no subscription 'mailer'" in again
+    assert [each["name"] for each in cli.json("subscriptions", "list")] == ["mailer"]
 
 
 def test_a_subscription_to_types_of_the_future_is_asked_for(cli: Cli):

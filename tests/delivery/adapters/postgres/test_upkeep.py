@@ -13,7 +13,7 @@ from delivery.adapters.postgres.partitions import make_partitions
 from delivery.adapters.postgres.runtime import PostgresRuntime
 from delivery.adapters.postgres.upkeep import UpkeepSettings, cleanup, expire, upkeep
 from delivery.compiler import deliver_kind, handler_kind
-from delivery.jobs import EnqueueOptions, Job, JobState
+from delivery.jobs import FINAL_STATES, EnqueueOptions, Job, JobState
 from tests.delivery.adapters.postgres.ledger import DAY, NOON, PARENTS, Killed, Ledger, Mortal
 
 OLD, RECENT = NOON - 40 * DAY, NOON - 5 * DAY
@@ -124,6 +124,51 @@ class TestRetention:
         assert all(ledger.has(table, delivery) for table in ("job_done", "attempt", "job_identity"))
         assert ledger.has_event(event)
 
+    @pytest.mark.parametrize("longer", FINAL_STATES)
+    @pytest.mark.parametrize("span", [None, 60 * DAY])
+    async def test_a_state_may_be_kept_longer_with_all_that_hangs_on_it(
+        self, database: Database, ledger: Ledger, longer: JobState, span: timedelta | None
+    ):
+        jobs = {state: ledger.done(OLD, event=ledger.event(OLD), state=state) for state in FINAL_STATES}
+        settings = UpkeepSettings(retention=30 * DAY, states={longer: span})
+        for _ in range(2):
+            await make_partitions(database, settings.shortest, now=NOON)
+            await cleanup(database, settings, now=NOON)
+            assert [state for state, job in jobs.items() if ledger.has("job_done", job)] == [longer]
+            assert all(ledger.has(table, jobs[longer]) for table in ("attempt", "job_identity"))
+            assert ledger.count("event") >= 1
+            assert min(part[-8:] for part in ledger.parts("job_done")) >= f"{NOON - 30 * DAY:%Y%m%d}"
+        if span is not None:
+            await cleanup(database, settings, now=NOON + 22 * DAY)
+            assert ledger.counts() == dict.fromkeys(PARENTS, 0)
+
+    @pytest.mark.parametrize("shorter", FINAL_STATES)
+    async def test_a_state_may_be_kept_for_a_shorter_time(self, database: Database, ledger: Ledger, shorter: JobState):
+        jobs = {state: ledger.done(RECENT, event=ledger.event(RECENT), state=state) for state in FINAL_STATES}
+        settings = UpkeepSettings(retention=30 * DAY, states={shorter: 3 * DAY})
+        await cleanup(database, settings, now=NOON)
+        assert [state for state, job in jobs.items() if not ledger.has("job_done", job)] == [shorter]
+        assert ledger.count("event") == 3
+        await cleanup(database, settings, now=NOON + 40 * DAY)
+        assert ledger.counts() == dict.fromkeys(PARENTS, 0)
+
+    async def test_a_day_with_much_to_keep_stays_without_what_is_over(self, database: Database, ledger: Ledger):
+        ledger.fill(OLD, 2_001)
+        gone = [ledger.done(OLD, event=ledger.event(OLD), state=state) for state in ("discarded", "cancelled")]
+        await cleanup(database, UpkeepSettings(retention=30 * DAY, states={JobState.COMPLETED: None}), now=NOON)
+        assert not any(ledger.has("job_done", job) for job in gone)
+        assert ledger.count("job_done") == 2_001
+
+    async def test_completed_jobs_of_other_kinds_may_be_kept_longer_than_deliveries(
+        self, database: Database, ledger: Ledger
+    ):
+        job = ledger.done(OLD, kind="report")
+        delivery = ledger.done(OLD, event=ledger.event(OLD))
+        await cleanup(database, UpkeepSettings(retention=30 * DAY, jobs=None), now=NOON)
+        assert (ledger.has("job_done", job), ledger.has("job_done", delivery)) == (True, False)
+        await cleanup(database, UpkeepSettings(retention=30 * DAY, jobs=45 * DAY), now=NOON + 10 * DAY)
+        assert not ledger.has("job_done", job)
+
     async def test_keys_of_jobs_that_failed_go_with_them(self, database: Database, ledger: Ledger):
         old = ledger.done(OLD, kind="report", state="discarded")
         ledger.unique(old)
@@ -198,6 +243,19 @@ async def test_a_job_of_a_kind_without_a_limit_never_expires(database: Database,
     await expire(database, FORTNIGHT, now=NOON)
     assert not await expire(database, {}, now=NOON)
     assert ledger.has("job", job)
+
+
+async def test_jobs_of_a_handler_that_nobody_runs_expire_like_those_of_others(database: Database, ledger: Ledger):
+    """They are never claimed, and nobody is there to say how old they may get."""
+    young = ledger.job(NOON - 13 * DAY, kind="handler.gone")
+    old = ledger.job(NOON - 15 * DAY, kind="handler.gone")
+    patient = ledger.job(NOON - 15 * DAY, kind="handler.known")
+    other = ledger.job(NOON - 15 * DAY, kind="report")
+    limits = {"handler.known": 30 * DAY}
+    assert await expire(database, limits, handlers=14 * DAY, now=NOON) == {"jobs expired": 1}
+    assert ledger.execute("SELECT id, state, reason FROM tidings.job_done") == [(old, "discarded", "expired")]
+    assert all(ledger.has("job", job) for job in (young, patient, other))
+    assert not await expire(database, limits, now=NOON)
 
 
 async def test_a_running_delivery_does_not_expire_until_its_lease_has_run_out(database: Database, ledger: Ledger):

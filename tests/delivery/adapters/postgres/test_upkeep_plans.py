@@ -24,7 +24,14 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "forget_attempts": {"until": NOON, "after_id": 0},
     "forget_events": {"until": first_id(NOON), "after_event": ZERO},
     "forget_keys": {"after_id": 0},
-    "expire_jobs": {"kinds": ["x"], "until": [NOON], "lease_for": timedelta(0), "after_id": 0},
+    "expire_jobs": {
+        "kinds": ["x"],
+        "until": [NOON],
+        "handlers_until": NOON,
+        "lease_for": timedelta(0),
+        "after_id": 0,
+    },
+    "forget_incomplete": {"until": NOON, "state": "cancelled", "after_id": 0},
 }
 
 
