@@ -38,7 +38,7 @@ class Territory:
         self.book = LaneBook()
         shares = not queues or DEFAULT_QUEUE in queues
         own = sorted(set(queues) - {DEFAULT_QUEUE})
-        self.shards = Shards(database, shard_lease, own, self._gained, self._lost, shares=shares)
+        self.shards = Shards(database, shard_lease, own, self._lost, shares=shares)
         self.sweep_now = asyncio.Event()  #: something may have been missed
         self._reading = asyncio.Lock()
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
@@ -68,11 +68,17 @@ class Territory:
         shard = self._elsewhere.get(lane_id)
         return shard is not None and shard not in self.shards.owned
 
-    async def _gained(self, shards: list[int]) -> None:
-        """Take over: what others have in flight counts while its lease stands; everything else is swept."""
-        rows = await self._database.fetch(statement("read_flights"), {"shards": shards}, quick=True)
+    async def take_over(self) -> None:
+        """Own what came: what others have in flight there counts while its lease stands; everything else is swept.
+
+        It reads every job, which takes its time where there are millions; the shards' leases are renewed meanwhile.
+        """
+        coming = dict(self.shards.coming)
+        if not coming:
+            return
+        rows = await self._database.fetch(statement("read_flights"), {"shards": list(coming)})
         self._foreign |= {row["id"]: row["lane"] >> 3 for row in rows if row["id"] not in self._flights}
-        self.shards.owned |= set(shards)
+        self.shards.own(coming)
         await self.learn({row["lane"] >> 3 for row in rows})
         self.sweep_now.set()
 

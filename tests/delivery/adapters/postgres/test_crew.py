@@ -26,6 +26,7 @@ class Troubled(Database):
 
     silent: frozenset[str] = frozenset()
     broken: frozenset[str] = frozenset()
+    slow: frozenset[str] = frozenset()  #: takes two seconds
 
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn)
@@ -35,6 +36,8 @@ class Troubled(Database):
         self.asked[query] += 1
         if query in map(statement, self.silent):
             await asyncio.get_running_loop().create_future()
+        if query in map(statement, self.slow):
+            await asyncio.sleep(2.0)
         if query in map(statement, self.broken):
             raise ZeroDivisionError("not of this world")
         return await super().fetch(query, parameters, quick=quick)
@@ -139,6 +142,31 @@ async def test_never_more_is_in_flight_than_twice_the_slots(dsn: str) -> None:
         await asyncio.sleep(2.5)  # time enough to see the second five drag, too
         opened.set()
     assert peak == 10
+
+
+async def test_a_takeover_that_takes_longer_than_a_lease_ends_and_costs_nothing_that_was_owned(dsn: str) -> None:
+    """As with very many jobs, all of which it reads."""
+    ran: set[int] = set()
+
+    async def handler(job: Job) -> None:
+        ran.add(job.id)
+
+    async with working(dsn, handler) as (first, database):
+        assert (added := await add_everywhere(first, "lane"))
+        await eventually(lambda: added <= ran)
+        database.slow = frozenset({"read_flights"})
+        shards = first._crew.territory.shards
+        async with working(dsn, handler):
+            await eventually(lambda: len(shards.owned) == 32, within=20)
+        held = set(shards.owned)
+        losses = []
+        while len(shards.owned) < 64:  # of what the other left
+            losses += [held - shards.owned] if held - shards.owned else []
+            await add_everywhere(first, "more")
+            await asyncio.sleep(0.1)
+        assert losses == []
+        added = await add_everywhere(first, "last")
+        await eventually(lambda: added <= ran, within=20)
 
 
 async def test_a_job_whose_lapsed_try_will_not_end_is_looked_at_now_and_then(dsn: str) -> None:

@@ -54,17 +54,19 @@ class Office:
 
 
 class Owner:
-    """Shards with the two ears that they tell of changes."""
+    """Shards, the ear that they tell of losses, and whoever makes them its own as they come."""
 
     def __init__(self, office: Office, lease: float = 60.0) -> None:
         self.gained: list[list[int]] = []
         self.losses = 0
         database: Any = office
-        self.shards = Shards(database, timedelta(seconds=lease), [], self._gained, self._lost)
+        self.shards = Shards(database, timedelta(seconds=lease), [], self._lost)
 
-    async def _gained(self, shards: list[int]) -> None:
-        self.gained.append(sorted(shards))
-        self.shards.owned |= set(shards)
+    async def beat(self) -> None:
+        await self.shards.beat()
+        if self.shards.coming:
+            self.gained.append(sorted(self.shards.coming))
+            self.shards.own(dict(self.shards.coming))
 
     def _lost(self) -> None:
         self.losses += 1
@@ -72,26 +74,26 @@ class Owner:
 
 async def test_one_worker_owns_every_shard() -> None:
     owner = Owner(Office())
-    await owner.shards.beat()
+    await owner.beat()
     assert owner.shards.owned == set(range(SHARDS))
     assert owner.gained == [list(range(SHARDS))]
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.gained) == 1
     assert owner.losses == 0
 
 
 async def test_each_of_three_owns_a_third_and_no_shard_is_left() -> None:
     owner = Owner(Office(others=2))
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.shards.owned) == -(-SHARDS // 3)
 
 
 async def test_what_is_more_than_its_share_is_given_back_at_the_next_beat() -> None:
     office = Office()
     owner = Owner(office)
-    await owner.shards.beat()
+    await owner.beat()
     office.others = 1
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.shards.owned) == SHARDS // 2
     assert office.held == owner.shards.owned
     assert owner.losses == 1
@@ -100,22 +102,22 @@ async def test_what_is_more_than_its_share_is_given_back_at_the_next_beat() -> N
 async def test_what_others_leave_is_taken_up_to_the_share() -> None:
     office = Office(others=1, free=range(10))
     owner = Owner(office)
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.shards.owned) == 10
     office.free |= set(range(20, SHARDS))
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.shards.owned) == SHARDS // 2
     office.others = 0
-    await owner.shards.beat()
+    await owner.beat()
     assert len(owner.shards.owned) == 10 + SHARDS - 20
 
 
 async def test_a_shard_that_another_took_meanwhile_is_no_longer_owned() -> None:
     office = Office()
     owner = Owner(office)
-    await owner.shards.beat()
+    await owner.beat()
     office.held -= {1, 2}
-    await owner.shards.beat()
+    await owner.beat()
     assert owner.shards.owned == set(range(SHARDS)) - {1, 2}
     assert owner.losses == 1
 
@@ -123,17 +125,48 @@ async def test_a_shard_that_another_took_meanwhile_is_no_longer_owned() -> None:
 async def test_after_a_lease_that_was_not_renewed_in_time_everything_counts_as_lost() -> None:
     office = Office()
     owner = Owner(office, lease=0.0)
-    await owner.shards.beat()
+    await owner.beat()
     office.free = set()
-    await owner.shards.beat()
+    await owner.beat()
     assert owner.shards.owned == set()
     assert owner.losses == 1
+
+
+async def test_what_comes_is_renewed_and_given_back_before_it_is_owned() -> None:
+    office = Office()
+    owner = Owner(office)
+    await owner.shards.beat()
+    coming = dict(owner.shards.coming)
+    office.held -= {1}  # another took it meanwhile
+    await owner.shards.beat()
+    assert owner.shards.coming.keys() == set(range(SHARDS)) - {1}
+    assert (owner.shards.owned, owner.losses) == (set(), 0)
+    owner.shards.own(coming)
+    assert (owner.shards.owned, owner.shards.coming) == (set(range(SHARDS)) - {1}, {})
+    office.free = {1}
+    await owner.shards.beat()
+    await owner.shards.stop()
+    assert (office.held, owner.shards.owned, owner.shards.coming) == (set(), set(), {})
+
+
+async def test_what_came_was_lost_and_came_again_is_looked_at_again() -> None:
+    """What was seen there the first time says nothing of what others began since."""
+    office = Office(free=range(2))
+    owner = Owner(office)
+    await owner.shards.beat()
+    seen = dict(owner.shards.coming)
+    office.held -= {1}
+    await owner.shards.beat()
+    office.free = {1}
+    await owner.shards.beat()
+    owner.shards.own(seen)
+    assert (owner.shards.owned, owner.shards.coming.keys()) == ({0}, {1})
 
 
 async def test_who_stops_gives_everything_back_and_is_forgotten() -> None:
     office = Office()
     owner = Owner(office)
-    await owner.shards.beat()
+    await owner.beat()
     await owner.shards.stop()
     assert (office.held, office.known, owner.shards.owned) == (set(), False, set())
     assert office.free == set(range(SHARDS))
