@@ -21,6 +21,15 @@ from enum import Enum
 
 from delivery.adapters.postgres.turns import Alarms, Turns
 
+
+class Standing(Enum):
+    """What is known of a lane, and so which line it stands in."""
+
+    PROVEN = "answers quickly, or is our own"
+    UNPROVEN = "is new, or answered slowly"
+    STALLED = "keeps us waiting, or did until its last try hung"
+
+
 #: Below every `run_at`: look at the whole lane.
 FLOOR = datetime(1, 1, 1, tzinfo=UTC)
 #: A claim looks this far below the last row that it took, for what committed late.
@@ -31,16 +40,11 @@ START_WINDOW = 1
 PROVEN_AFTER = 5
 #: Of unproven and stalled lanes together, so many halves of what stalled ones may have may be in flight.
 MOST_STALLED = 5
+#: One claim starts at most so many of them: a crowd that starts together times out together, time and again, and the
+#: others wait for the processor each time.
+A_FEW = {Standing.UNPROVEN: 10, Standing.STALLED: 1}
 #: Of a lane's eight classes, the one for a person's retry, which a pause does not hold.
 FORCED = 0
-
-
-class Standing(Enum):
-    """What is known of a lane, and so which line it stands in."""
-
-    PROVEN = "answers quickly, or is our own"
-    UNPROVEN = "is new, or answered slowly"
-    STALLED = "keeps us waiting, or did until its last try hung"
 
 
 @dataclass(slots=True)
@@ -249,7 +253,8 @@ class LaneBook:
         unproven, stalled = flying[Standing.UNPROVEN], flying[Standing.STALLED]
         # Whoever is found out in the second line flies on in the third: so both together have an end, too.
         probes = min(max(drag // 2, 1) - unproven, drag * MOST_STALLED // 2 - unproven - stalled)
-        return {Standing.PROVEN: budget, Standing.UNPROVEN: probes, Standing.STALLED: drag - stalled}
+        left = {Standing.PROVEN: budget, Standing.UNPROVEN: probes, Standing.STALLED: drag - stalled}
+        return left | {line: min(left[line], few) for line, few in A_FEW.items()}
 
     def _choose(self, now: float, most: int, left: dict[Standing, int]) -> list[tuple[Lane, int]]:
         """Take lanes out of the three lines in turn, while there is room for each."""

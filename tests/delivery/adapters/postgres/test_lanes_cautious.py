@@ -5,73 +5,27 @@ from __future__ import annotations
 import pytest
 
 from delivery.adapters.postgres.lanes import (
+    A_FEW,
     FLOOR,
-    FORCED,
     MOST_STALLED,
     PROVEN_AFTER,
     START_WINDOW,
-    Ask,
     Lane,
     LaneBook,
     Standing,
 )
-from delivery.adapters.postgres.turns import MOST_A_SLOT, Turns
-
-PLAIN = 4  # the class of priority 0
-
-
-def stranger(lane_id: int, owner_id: str | None = None, limit: int = 10) -> Lane:
-    return Lane(lane_id, owner_id, limit, lane_id % 64, cautious=True)
-
-
-def book_of(*lanes: Lane) -> LaneBook:
-    """Make a book of lanes with work of the plain class; the first goes first."""
-    book = LaneBook()
-    for lane in lanes:
-        book.learn(lane)
-    for lane in reversed(lanes):
-        book.wake(lane.id * 8 + PLAIN)
-    return book
-
-
-def prove(book: LaneBook, *lane_ids: int) -> None:
-    for lane_id in lane_ids:
-        for _ in range(PROVEN_AFTER):
-            book.judge(lane_id, quick=True)
-
-
-def stall(book: LaneBook, *lane_ids: int) -> None:
-    for lane_id in lane_ids:
-        book.judge(lane_id, quick=False, hung=True)
-
-
-def claim(book: LaneBook, budget: int, drag: int, now: float = 0.0) -> list[Ask]:
-    """Ask, and start whatever was asked for."""
-    asks = book.ask(now, budget, drag=drag)
-    for ask in asks:
-        for _ in range(ask.slots):
-            book.take_off(ask.slot >> 3)
-        book.answered(ask, ask.slots, None)
-    return asks
-
-
-def lanes_of(asks: list[Ask]) -> list[int]:
-    return [ask.slot >> 3 for ask in asks]
-
-
-def line_of(book: LaneBook, now: float = 0.0) -> list[int]:
-    """Ask for one lane after another until nobody is left in line; nothing starts."""
-    order: list[int] = []
-    while asks := book.ask(now, 1):
-        order += lanes_of(asks)
-    return order
-
-
-def lane(book: LaneBook, lane_id: int = 1) -> Lane:
-    found = book.get(lane_id)
-    assert found is not None
-    return found
-
+from delivery.adapters.postgres.turns import Turns
+from tests.delivery.adapters.postgres.strangers import (
+    PLAIN,
+    book_of,
+    claim,
+    claim_all,
+    lane,
+    lanes_of,
+    prove,
+    stall,
+    stranger,
+)
 
 # Windows --------------------------------------------------------------------------------------------------------
 
@@ -179,24 +133,31 @@ def test_an_unknown_lane_is_no_trouble() -> None:
 def test_stalled_lanes_have_no_more_in_flight_than_their_share() -> None:
     book = book_of(*(stranger(n) for n in range(1, 21)))
     stall(book, *range(1, 21))
-    assert sum(ask.slots for ask in claim(book, 20, drag=6)) == 6
-    assert claim(book, 20, drag=6) == []
+    assert sum(ask.slots for ask in claim_all(book, 20, drag=6)) == 6
     book.land(1)
-    assert sum(ask.slots for ask in claim(book, 20, drag=6)) == 1
+    assert sum(ask.slots for ask in claim_all(book, 20, drag=6)) == 1
+
+
+def test_a_claim_starts_a_few_of_them_at_a_time() -> None:
+    book = book_of(*(stranger(n) for n in range(1, 101)))
+    stall(book, *range(1, 51))
+    stalled = set(range(1, 51))
+    asked = lanes_of(claim(book, 200, drag=100))
+    assert len(asked) == sum(A_FEW.values())
+    assert len(stalled & set(asked)) == A_FEW[Standing.STALLED]
 
 
 def test_unproven_lanes_have_half_of_that_beside_them() -> None:
     book = book_of(*(stranger(n) for n in range(1, 41)))
     stall(book, *range(1, 21))
-    claim(book, 20, drag=6)
+    claim_all(book, 20, drag=6)
     assert sorted(book.get(n).in_flight for n in range(21, 41)) == [0] * 17 + [1] * 3  # type: ignore[union-attr]
-    assert claim(book, 20, drag=6) == []
 
 
 def test_a_new_lane_is_tried_beside_any_number_that_hang() -> None:
     book = book_of(*(stranger(n) for n in range(1, 101)))
     stall(book, *range(1, 101))
-    claim(book, 20, drag=10)
+    claim_all(book, 20, drag=10)
     book.learn(stranger(200))
     book.wake(200 * 8 + PLAIN)
     assert lanes_of(claim(book, 10, drag=10)) == [200]
@@ -226,7 +187,7 @@ def test_a_proven_lane_finds_room_beside_any_number_of_others() -> None:
     book = book_of(*(stranger(n, f"owner {n}") for n in range(1, 101)), stranger(200, "good"))
     stall(book, *range(1, 51))
     prove(book, 200)
-    claim(book, 20, drag=10)
+    claim_all(book, 20, drag=10)
     book.wake(200 * 8 + PLAIN)
     book.land(200)
     assert lanes_of(book.ask(0.0, 10, drag=10)) == [200]
@@ -270,7 +231,7 @@ def test_lanes_that_wait_are_left_alone_while_their_share_is_taken(standing: Sta
         if standing is Standing.STALLED:
             stall(book, n)
         book.wake(n * 8 + PLAIN)
-    claim(book, 150, drag=100)
+    claim_all(book, 150, drag=100)
     before, line.pops = len(line_order(line)), 0
     for now in range(1, 6):
         assert book.ask(float(now), 100, drag=100) == []
@@ -289,103 +250,3 @@ def test_a_claim_takes_out_of_line_no_more_than_it_may_ask_for() -> None:
         book.wake(n * 8 + PLAIN)
     book.ask(0.0, 200, drag=14)
     assert line.pops == 7
-
-
-# Places in line -------------------------------------------------------------------------------------------------
-
-
-def test_reading_the_lanes_again_moves_nobody_in_line() -> None:
-    """A sweep reads every lane every few seconds: it must not bring the same ones first each time."""
-    order = line_of(book_of(*(stranger(n, f"owner {n % 3}") for n in range(1, 10))))
-    book = book_of(*(stranger(n, f"owner {n % 3}") for n in range(1, 10)))
-    for n in range(9, 0, -1):
-        book.learn(stranger(n, f"owner {n % 3}"))
-    assert line_of(book) == order
-
-
-def test_whoever_waits_gets_a_turn_however_often_the_lanes_are_read() -> None:
-    book = book_of(*(stranger(n) for n in range(1, 31)))
-    served: set[int] = set()
-    for _ in range(60):  # those that hung have every second turn
-        asks = claim(book, 1, drag=2)
-        for ask in asks:
-            served.add(ask.slot >> 3)
-            book.land(ask.slot >> 3)
-            book.judge(ask.slot >> 3, quick=False, hung=True)
-        for n in range(1, 31):
-            book.learn(stranger(n))
-            book.wake(n * 8 + PLAIN)
-    assert served == set(range(1, 31))
-
-
-def test_a_lane_that_lands_keeps_its_place_in_line() -> None:
-    book = book_of(stranger(1, "a"), stranger(2, "b"), stranger(3, "c"))
-    prove(book, 1, 2, 3)
-    book.take_off(1)
-    book.land(1)
-    book.judge(1, quick=True)
-    assert line_of(book) == [1, 2, 3]
-
-
-def test_a_lane_that_rings_while_it_is_asked_for_does_not_go_first_again() -> None:
-    """Its owner enqueues without end, and slots are scarce."""
-    book = book_of(stranger(1, "busy"), stranger(2, "other"))
-    order: list[int] = []
-    for _ in range(4):
-        [ask] = book.ask(0.0, 1)
-        order.append(ask.slot >> 3)
-        book.wake(8 + PLAIN)
-        book.take_off(ask.slot >> 3)
-        book.answered(ask, 1, None)
-        book.land(ask.slot >> 3)
-    assert order == [1, 2, 1, 2]
-
-
-def test_a_lane_whose_owner_or_caution_changed_is_in_line_once() -> None:
-    book = book_of(stranger(1, "a"), stranger(2, "b"))
-    book.learn(Lane(1, "c", 10, 1))
-    assert sorted(line_of(book)) == [1, 2]
-
-
-# Pauses and alarms ----------------------------------------------------------------------------------------------
-
-
-def test_a_paused_lane_that_rings_without_end_has_one_alarm() -> None:
-    book = book_of(Lane(1, None, 10, 1, paused_until=36_000.0))
-    for n in range(10_000):
-        book.wake(8 + PLAIN)
-        assert book.ask(n * 0.05, 200, drag=100) == []
-    assert len(book._alarms) == 1
-    assert lanes_of(book.ask(36_000.0, 200, drag=100)) == [1]
-
-
-def test_a_lane_that_is_swept_without_end_has_a_few_alarms_a_class() -> None:
-    book = book_of(stranger(1))
-    for n in range(10_000):
-        book.wake_at(8 + PLAIN, n * 2.0 + 3600.0)
-        book.wake_at(8 + PLAIN + 1, n * 2.0 + 3600.0)
-    assert len(book._alarms) == 2 * MOST_A_SLOT
-
-
-def test_each_of_several_waits_of_a_lane_ends_in_time() -> None:
-    book = LaneBook()
-    book.learn(stranger(1))
-    for when in (1.0, 3.0, 2.0):
-        book.wake_at(8 + PLAIN, when)
-    for when in (1.0, 2.0, 3.0):
-        assert book.ask(when - 0.5, 10) == []
-        [ask] = book.ask(when, 10)
-        book.answered(ask, 0, None)
-    assert book.next_alarm() is None
-
-
-def test_what_a_person_forced_is_woken_in_time_beside_a_pause_and_other_work() -> None:
-    book = book_of(Lane(1, None, 10, 1, paused_until=100.0))
-    assert book.ask(0.0, 10) == []
-    book.wake_at(8 + FORCED, 5.0)
-    assert book.ask(4.0, 10) == []
-    [ask] = book.ask(5.0, 10)
-    assert ask.slot == 8 + FORCED
-    book.answered(ask, 0, None)
-    assert book.ask(99.0, 10) == []
-    assert [ask.slot for ask in book.ask(100.0, 10)] == [8 + PLAIN]
