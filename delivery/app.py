@@ -239,6 +239,7 @@ class _Parts:
         return KeyRing(keyfile.keys_of(given.get_secret_value() if given is not None else None, state))
 
     def _new_key(self) -> str:
+        _ = self.vault.ring  # where there is none, that is said first
         given = self.settings.keys is not None or self.settings.dsn is not None
         return keyfile.add(None if given else self.settings.home).id
 

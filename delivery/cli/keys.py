@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from delivery.app import App
 
 KEYS: Listing[KeyUse] = Listing(
-    headings=("ID", "Seals", "Is there", "Values"),
+    headings=("ID", "Seals", "Known", "Values"),
     row=lambda each: (each.id, "yes" if each.seals else "no", "yes" if each.is_there else "MISSING", each.values),
     document=documents.key_use,
     empty="there are no keys",
@@ -29,7 +29,7 @@ KEYS: Listing[KeyUse] = Listing(
 
 @click.group(cls=Noun)
 def keys() -> None:
-    """Make keys that seal the signing secrets."""
+    """Look after the keys that seal the signing secrets."""
 
 
 @keys.command()

@@ -11,7 +11,7 @@ import click
 
 from delivery.alerts import Alert
 from delivery.cli import documents
-from delivery.cli.failures import ALERTED
+from delivery.cli.failures import ALERTED, Failed
 from delivery.cli.lists import Listing
 from delivery.cli.options import Act, connected, printed
 from delivery.cli.output import Form, counted, instant_shown, shown, size, span, write_fields, write_json, write_line
@@ -50,6 +50,8 @@ def status(session: Session, check: bool, form: Form) -> None:
     within the last hour, and how much space it takes. It costs the database little, whatever waits. For
     monitoring use --check: exit code 0 where all is well, 3 where an alert stands, 1 where nobody could look.
     """
+    if session.makes_database:
+        raise Failed(f"there is no database in {session.settings.home} yet: name another folder, or start `tidings up`")
     stands = session.run(_read)
     if form is Form.JSON:
         write_json(_document(stands))

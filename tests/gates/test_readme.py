@@ -126,7 +126,7 @@ def test_the_third_journey_sends_again_what_was_refused(reader: Reader):
 
 
 def test_it_runs_for_real_on_a_database_of_ones_own(empty_dsn: str):
-    role, place = "app_role", "postgresql://tidings@db.internal/app"
+    role, place = "app_role", "postgresql://app_owner@db.internal/app"
     assert role in FOR_REAL
     assert place in FOR_REAL
     with psycopg.connect(empty_dsn, autocommit=True) as connection:

@@ -124,6 +124,7 @@ class Programs:
         yield from ("listen_addresses=", "port=5432", f'unix_socket_directories="{quoted}"')
         yield from (f"hba_file={self._home.hba}", f"ident_file={self._home.ident}")
         yield from ("shared_buffers=128MB", "max_connections=200", "jit=off")
+        yield "search_path=public"  # not the schema that is named as the role: that one is the platform's
         yield from ("timezone=UTC", "log_timezone=UTC", "log_checkpoints=off")
         if _shared_memory_is_small():
             yield "dynamic_shared_memory_type=mmap"

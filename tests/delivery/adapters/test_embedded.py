@@ -189,6 +189,7 @@ def test_a_cold_start_gives_a_database_that_answers(serve: Any, home: Path, root
     assert query(dsn, "SELECT current_user || ' ' || current_database()") == "tidings tidings"
     assert query(dsn, "SHOW server_encoding") == "UTF8"
     assert query(dsn, "SHOW timezone") == "UTC"
+    assert query(dsn, "SHOW search_path") == "public"
     assert query(dsn, "SHOW work_mem") == "7MB"
     assert query(dsn, "SHOW fsync") == "on"
     assert query(dsn, "SHOW listen_addresses") == ""

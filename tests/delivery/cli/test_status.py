@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.delivery.cli.conftest import Cli, eventually, lines
+from pathlib import Path
+
+from tests.delivery.cli.conftest import Cli, eventually, lines, the_line
 
 RECORD = "SELECT tidings.record('default', 'invoice.paid', NULL, '1') FROM generate_series(1, %s)"
 
@@ -106,3 +108,9 @@ def test_how_long_vacuum_may_be_held_back_is_a_setting(cli: Cli, connection):
         assert lines(cli("status"))["vacuum"].startswith("held back by session ")
     finally:
         connection.execute("ROLLBACK")
+
+
+def test_a_folder_without_a_database_is_no_platform_that_is_well(home: Path):
+    cli = Cli(environment={"TIDINGS_HOME": str(home)})
+    assert f"there is no database in {home} yet" in the_line(asked := cli.run("status", "--check"))
+    assert (asked.exit_code, home.exists()) == (1, False)
