@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 
 import psycopg
 
+#: To the client, and to the server.
+Pair = tuple[asyncio.StreamWriter, asyncio.StreamWriter]
 #: Close with a reset instead of an orderly end.
 _AT_ONCE = struct.pack("ii", 1, 0)
 
@@ -20,8 +22,8 @@ class Proxy:
     def __init__(self, dsn: str) -> None:
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
         self._host, self._port = str(parts["host"]), int(parts.get("port") or 5432)
-        self._streams: set[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = set()
-        self._stalled: set[asyncio.StreamWriter] = set()
+        self._streams: set[Pair] = set()
+        self._stalled: dict[Pair, int] = {}  # how many bytes the server gets still, until nothing is carried any more
         self._tasks: set[asyncio.Task[None]] = set()
         self.delay_s = 0.0  #: of every piece, one way
         self.port = 0
@@ -46,9 +48,12 @@ class Proxy:
                 writer.transport.abort()
         return len(streams)
 
-    def stall(self) -> int:
-        """Swallow what these connections carry from now on; both sides believe that they stand. New ones work."""
-        self._stalled |= {writer for pair in self._streams for writer in pair}
+    def stall(self, after: int = 0) -> int:
+        """Swallow what these connections carry from now on; both sides believe that they stand. New ones work.
+
+        Each works until the server got so many bytes more, which may end in the middle of a statement.
+        """
+        self._stalled = dict.fromkeys(self._streams, after) | self._stalled
         return len(self._streams)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,14 +70,14 @@ class Proxy:
         pair = (writer, back)
         self._streams.add(pair)
         try:
-            await asyncio.gather(self._carry(reader, back), self._carry(there, writer))
+            await asyncio.gather(self._carry(reader, back, pair), self._carry(there, writer, pair))
         except (OSError, asyncio.CancelledError):
             pass
         finally:
             for side in pair:
                 side.transport.abort()
             self._streams.discard(pair)
-            self._stalled -= set(pair)
+            self._stalled.pop(pair, None)
             self._tasks.discard(task)
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -80,14 +85,18 @@ class Proxy:
             return await asyncio.open_unix_connection(f"{self._host}/.s.PGSQL.{self._port}")
         return await asyncio.open_connection(self._host, self._port)
 
-    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, pair: Pair) -> None:
         while data := await source.read(65_536):
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
-            if target not in self._stalled:
+            left = self._stalled.get(pair)
+            if left is not None and target is pair[1]:
+                data = data[:left]
+                self._stalled[pair] = left - len(data)
+            if data and left != 0:
                 target.write(data)
                 await target.drain()
-        if target in self._stalled:  # a side that gave up: the other is not told
+        if self._stalled.get(pair) == 0:  # a side that gave up: the other is not told
             await asyncio.get_running_loop().create_future()
         raise ConnectionResetError
 

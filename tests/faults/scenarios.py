@@ -127,10 +127,14 @@ async def clocks_are_wrong(dsn: str, home: Path, seed: str, size: Size) -> Outco
 async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Outcome:
     """Reset every connection, stall every one, or delay what they carry by 200 ms; nothing is started again.
 
-    The server does not hear that a client gave a stalled connection up: what its session holds is held until
-    `idle_in_transaction_session_timeout`, which is shortened here.
+    A stall comes anywhere, within a statement too. The server does not hear that a client gave a stalled connection up:
+    what its session holds is held until `idle_in_transaction_session_timeout`, or `transaction_timeout`, which are
+    shortened here.
     """
     options = "-c idle_in_transaction_session_timeout=3s"
+    with psycopg.connect(dsn) as connection:
+        knows = connection.info.server_version >= 170_000
+    options += " -c transaction_timeout=10s" if knows else ""
     async with (
         proxying(dsn) as proxy,
         on_stage(dsn, home, seed, size, through=proxy.dsn(dsn, options=options)) as stage,
@@ -140,7 +144,7 @@ async def connections_are_cut(dsn: str, home: Path, seed: str, size: Size) -> Ou
             if n % 3 == 0:
                 stage.fault("reset", connections=proxy.reset())
             elif n % 3 == 1:
-                stage.fault("stall", connections=proxy.stall())
+                stage.fault("stall", connections=proxy.stall(after=stage.rng.randrange(20_000) if knows else 0))
             else:
                 stage.fault("delay")
                 proxy.delay_s = 0.2

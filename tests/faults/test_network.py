@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -70,6 +71,53 @@ async def test_what_a_stalled_relay_had_claimed_is_claimed_by_another(
     proxy.reset()
     with pytest.raises(Unavailable):
         await claim.__aexit__(None, None, None)
+
+
+async def test_what_a_relay_had_claimed_that_stalled_within_a_statement_is_claimed_by_another(
+    dsn: str, near: Database, proxy: Proxy, connection: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    """To the server such a session is at work, and not idle."""
+    if connection.info.server_version < 170_000:
+        pytest.skip("only a server of version 17 or newer can tell: there is a limit to whole transactions")
+    connection.execute("INSERT INTO tidings.event_type (type, exposure) VALUES ('order.paid', 'webhook')")
+    connection.execute("SELECT tidings.record('acme', 'order.paid', NULL, '{}')")
+    far = Database(proxy.dsn(dsn, options=f"{OPTIONS} -c transaction_timeout=3s"))
+    await far.open()
+
+    async def claimed() -> int:
+        async with PostgresOutbox(near).claim(10) as batch:
+            return len(batch.rows)
+
+    claim = PostgresOutbox(far).claim(10)
+    try:
+        batch = await claim.__aenter__()
+        assert len(batch.rows) == 1
+        proxy.stall(after=8192)
+        stalled = asyncio.create_task(batch.tx.execute("SELECT length(%s::text)", ["x" * 100_000]))
+        assert await eventually(claimed, 60) == 1
+        proxy.reset()
+        with pytest.raises(psycopg.OperationalError):
+            await stalled
+        with pytest.raises(Unavailable):
+            await claim.__aexit__(None, None, None)
+    finally:
+        proxy.reset()
+        await far.close()
+
+
+async def test_a_transaction_of_ours_has_an_end_and_a_connection_string_may_say_which(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        if connection.info.server_version < 170_000:
+            pytest.skip("only a server of version 17 or newer knows such a limit")
+    for options, limit in (("", "15min"), ("-c transaction_timeout=7min", "7min")):
+        database = Database(psycopg.conninfo.make_conninfo(dsn, options=options))
+        await database.open()
+        try:
+            for quick in (True, False):
+                rows = await database.fetch(b"SHOW transaction_timeout", {}, quick=quick)
+                assert rows == [{"transaction_timeout": limit}]
+        finally:
+            await database.close()
 
 
 async def test_no_session_of_ours_keeps_a_transaction_open_for_ever(near: Database) -> None:

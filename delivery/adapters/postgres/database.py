@@ -161,6 +161,8 @@ class Database:
         """Open a transaction: commits on leaving, rolls back on an exception; cut off at the deadline."""
         async with _borrowed(self.durable, deadline) as connection, _begun(self.durable, connection):
             yield connection
+            if connection.closed:  # whoever passed over the error that said so must not take it for committed
+                raise psycopg.OperationalError("the connection was lost within the transaction")
 
     async def fetch(self, query: bytes, parameters: dict[str, Any], *, quick: bool = False) -> list[DictRow]:
         """Run one statement by itself and return its rows."""

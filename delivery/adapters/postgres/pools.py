@@ -22,6 +22,15 @@ SESSION = {"jit": "off", "timezone": "UTC"}
 #: What a client that went without a word had locked is free again after this; a connection string's options win.
 IDLE = {"idle_in_transaction_session_timeout": "60s"}
 
+#: The same where nothing of its connection is left, as the server is to find out.
+DEAD = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+#: The same where it went in the middle of a statement, which is not idle, and something between keeps its connection.
+#: No transaction of ours takes as long; an older server than 17 knows no such limit.
+LIMIT = (
+    "SELECT set_config('transaction_timeout', '15min', {}) WHERE current_setting('server_version_num')::int >= 170000"
+    " AND current_setting('transaction_timeout', true) = '0'"
+)
+
 #: A server that is gone without a word is noticed within about this many seconds.
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
 #: How long a connection that nobody uses may take to show that it lives, in seconds.
@@ -44,8 +53,12 @@ class Pool(AsyncConnectionPool[Conn]):
 
 def session_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
     isolation = {"default_transaction_isolation": "read committed"}
-    options = f"{_options(IDLE)} {parts.get('options') or ''} {_options({**settings, **isolation})}"
-    return _new_pool({**parts, "options": options}, size)
+    options = f"{_options({**IDLE, **DEAD})} {parts.get('options') or ''} {_options({**settings, **isolation})}"
+
+    async def configure(connection: Conn) -> None:
+        await connection.execute(LIMIT.format("false").encode())
+
+    return _new_pool({**parts, "options": options}, size, configure=configure)
 
 
 def pooler_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
@@ -55,7 +68,8 @@ def pooler_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)  # goes with each BEGIN
 
     pool = _new_pool(parts, size, configure=configure, kwargs={"prepare_threshold": None})
-    pool.settings = "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in {**IDLE, **settings}.items()).encode()
+    local = [f"SET LOCAL {name} = '{value}'" for name, value in {**IDLE, **settings}.items()]
+    pool.settings = "; ".join([*local, LIMIT.format("true")]).encode()
     return pool
 
 

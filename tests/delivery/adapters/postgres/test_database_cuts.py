@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
@@ -125,3 +127,19 @@ async def test_a_transaction_that_was_idle_for_too_long_says_so(dsn: str, speaks
         await dawdle()
     assert await database.fetch(b"SELECT to_regclass('public.nothing') AS it", {}) == [{"it": None}]
     await database.close()
+
+
+async def test_a_transaction_whose_connection_was_lost_is_never_taken_for_committed(
+    line: Line, database: Database
+) -> None:
+    """Though its block passes over the error that said so."""
+
+    async def careless() -> None:
+        async with database.transaction() as tx:
+            await tx.execute("SELECT 1")
+            await line.cut()
+            with suppress(psycopg.OperationalError):
+                await tx.execute("SELECT 1")
+
+    with pytest.raises(Unavailable, match="lost within the transaction"):
+        await careless()
