@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from delivery.attempts import Report
-from delivery.jobs import EnqueueOptions, Job, JobId, NewJob, Retry, Runtime
+import pytest
 
-from .engine import Engine, Pace, ended, seconds
+from delivery.attempts import Report
+from delivery.jobs import Discard, EnqueueOptions, Job, JobId, NewJob, Retry, Runtime
+
+from .engine import Engine, Pace, all_ended, ended, seconds
 from .kinds import Gate, Script, kind
 from .patience import eventually
 
@@ -99,3 +101,53 @@ async def test_every_lane_that_hangs_has_its_turn(engine: Engine):
     runtime = await engine.running(kind(handler, cautious=True, max_attempts=1000), pace=pace)
     await runtime.enqueue_many([job for n in range(60) for job in jobs_of(f"hangs {n}", "bad", 3)])
     await eventually(lambda: len(seen) == 60, within=25)
+
+
+@pytest.mark.parametrize(("cautious", "hung", "at_once"), [(True, True, 1), (True, False, 5), (False, True, 5)])
+async def test_a_strangers_lane_in_which_a_try_hung_drops_to_one_at_a_time_until_it_answers_again(
+    engine: Engine, cautious: bool, hung: bool, at_once: int
+):
+    gate = Gate()
+
+    async def handler(job: Job) -> None:
+        if job.args["lane"] == "hangs":
+            raise Discard("timeout", Report(code="timeout", hung=hung))
+        if job.args["lane"] == "holds":
+            await gate(job)
+
+    async def add(what: str, count: int) -> set[JobId]:
+        options = EnqueueOptions(lane="stranger")
+        added = await runtime.enqueue_many([NewJob(kind="work", args={"lane": what}, options=options)] * count)
+        return {one.id for one in added}
+
+    runtime = await engine.running(kind(handler, cautious=cautious, limit=5), pace=PACE)
+    await add("well", 30)
+    await all_ended(runtime, "work")
+    await add("hangs", 1)
+    await all_ended(runtime, "work")
+    held = await add("holds", 10)
+    await eventually(lambda: len(gate.inside) == at_once)
+    await asyncio.sleep(0.5)  # no more than that, though there is room
+    assert len(gate.jobs) == at_once
+    gate.opened.set()
+    await all_ended(runtime, "work")
+    assert set(gate.done) == held
+    gate.opened.clear()
+    await add("well", 30)
+    await all_ended(runtime, "work")
+    await add("holds", 10)
+    await eventually(lambda: len(gate.inside) == 5)
+    gate.opened.set()
+
+
+async def test_strangers_who_hold_on_have_half_of_the_slots_together(engine: Engine):
+    gate, script = Gate(), Script()
+    pace = Pace(slots=20, lease=30.0, share_lease=10.0, poll=0.2)
+    runtime = await engine.running(kind(gate, cautious=True, limit=10), kind(script, "ours"), pace=pace)
+    await runtime.enqueue_many([job for n in range(40) for job in jobs_of(f"holds {n}", "bad", 10)])
+    await eventually(lambda: len(gate.inside) == 10)
+    ours = await runtime.enqueue_many([NewJob(kind="ours", args={})] * 30)
+    for one in ours:
+        await ended(runtime, one.id)
+    assert gate.peak == 10
+    gate.opened.set()
