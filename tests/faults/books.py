@@ -71,6 +71,8 @@ def fates(path: Path) -> dict[str, str]:
 async def read_deliveries(dsn: str, home: Path, places: dict[str, str], lease_s: float) -> Books:
     """Read the books of deliveries; `places` are the endpoints' ids by their paths."""
     reader = Reader(dsn, "webhook.deliver")
+    received = list(ledger.read(home / "received"))
+    read = {line["number"] for line in received if line.get("answer") == "read"}
     acceptances = [
         Acceptance(
             at=line["at"],
@@ -78,8 +80,9 @@ async def read_deliveries(dsn: str, home: Path, places: dict[str, str], lease_s:
             place=places[line["path"]],
             digest=line["digest"],
             signed_at=line["signed_at"],
+            was_read=line["number"] in read,
         )
-        for line in ledger.read(home / "received")
+        for line in received
         if line.get("accepted")
     ]
     [waiting] = await reader.rows("SELECT count(*) AS n FROM tidings.outbox")

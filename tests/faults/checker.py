@@ -4,8 +4,12 @@ How a duplicate is explained. Each attempt that the database kept has a span: fr
 its own end, both on the database's clock. Spans follow each other without gaps, so an acceptance belongs to the attempt
 in whose span it falls, and an attempt sends once. One acceptance is the delivery itself. Any other needs
 
-- an attempt of its own whose answer never reached us: lost, interrupted, or retryable without a status; or
-- a server that crashed: it may take the last moments' settles (sent again) and claims (two processes hold the job).
+- an attempt of its own whose answer never reached us: lost, interrupted, or retryable without a status, unless the
+  receiver knows that its answer was read; or
+- a server that crashed: it may take the last moments' settles (sent again) and claims (two processes hold the job);
+  one for each crash.
+
+And the other way round: what is completed was accepted in the very attempt that says so.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ class Acceptance:
     place: str
     digest: str  #: of the body
     signed_at: float | None = None
+    was_read: bool = False  #: who sent it asked for something else on the same connection afterwards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +71,10 @@ class Try:
         if self.outcome in {"retryable", "failed"} and self.status is None:
             return f"{self.outcome}: {self.code}"
         return None
+
+    def may_have_lost(self, acceptance: Acceptance) -> bool:
+        """Say whether the answer may have got lost in this attempt; one that was read did only with its process."""
+        return self.cause is not None and (not acceptance.was_read or self.outcome in {"lost", "interrupted"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +172,8 @@ def _judge_job(
         verdict.lost.append(f"{name}: completed, and no receiver ever accepted it")
     elif job.state != "completed" and not job.reason:
         verdict.lost.append(f"{name}: {job.state}, and nothing says why")
+    if sorted(set(numbers)) != [*range(1, len(set(numbers)) + 1)]:
+        verdict.lost.append(f"{name}: of its attempts only {sorted(numbers)} are kept")
     if good != (job.state == "completed") or len(set(numbers)) != len(numbers):
         verdict.two_states.append(f"{name}: job {job.id} is {job.state} with {good} good of the attempts {numbers}")
 
@@ -175,6 +186,8 @@ def _judge_acceptances(name: str, tries: list[Try], accepted: list[Acceptance], 
             verdict.invented.append(f"{name}: signed {each.signed_at - each.at:+.0f} s off")
     causes = explain(accepted, tries, books.crashes, books.thaws)
     surplus = Counter(causes)
+    if accepted and any(each.settled_it for each in tries) and not surplus["the delivery"]:
+        verdict.invented.append(f"{name}: the attempt that says it was delivered was never accepted")
     if surplus["the delivery"]:
         del surplus["the delivery"]
     elif surplus:  # every answer was lost: the first acceptance is no duplicate
@@ -196,11 +209,11 @@ def explain(
     thaws: Sequence[float] = (),
 ) -> list[str]:
     """Give each acceptance of one delivery, in order of time, its cause: `the delivery`, or how its answer got lost."""
-    left = sorted(tries, key=lambda each: each.ended_at)
+    left, unused = sorted(tries, key=lambda each: each.ended_at), list(crashes)
     causes: list[str] = []
     for acceptance in sorted(accepted, key=lambda each: each.at, reverse=True):  # an attempt's last one is its own
         own = next((each for each in sorted(tries, key=lambda t: t.ended_at) if each.ended_at >= acceptance.at), None)
-        if own in left and (own.settled_it or own.cause):
+        if own in left and (own.settled_it or own.may_have_lost(acceptance)):
             left.remove(own)
             causes.append("the delivery" if own.settled_it else str(own.cause))
             continue
@@ -208,7 +221,8 @@ def explain(
         if late is not None:
             left.remove(late)
             causes.append("lost")
-        elif any(begin - SETTLE_LAG_S <= acceptance.at <= end for begin, end in crashes):
+        elif crash := next((each for each in unused if each[0] - SETTLE_LAG_S <= acceptance.at <= each[1]), None):
+            unused.remove(crash)
             causes.append("server crash")
         else:
             causes.append(UNEXPLAINED)

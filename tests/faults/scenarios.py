@@ -36,7 +36,13 @@ class Outcome:
     kills: int
     notes: list[str]
     lease_s: float = 0.0
-    longest_silence_s: float = 0.0  #: in which nothing was accepted, while there was work
+    longest_silence_s: float = 0.0  #: in which nothing was accepted, while there was work; no longer than a lease
+
+    @property
+    def wrong(self) -> list[str]:
+        """Everything that breaks a promise."""
+        silence = f"nothing was accepted for {self.longest_silence_s:.2f} s, longer than a lease"
+        return [*self.verdict.wrong, *([silence] if self.longest_silence_s > self.lease_s else [])]
 
 
 async def outcome(stage: Stage) -> Outcome:
@@ -93,8 +99,13 @@ async def a_worker_is_frozen_past_its_lease(dsn: str, home: Path, seed: str, siz
 
 
 async def one_of_many_workers_is_always_down(dsn: str, home: Path, seed: str, size: Size) -> Outcome:
-    """SIGKILL one worker after the other; notes the longest time in which nothing was accepted."""
-    number = 3 if size.kills <= 3 else 4
+    """SIGKILL one worker after the other; in a soak one of four each five seconds, for a minute at least.
+
+    There is work all the while, so something is accepted in any time as long as a lease.
+    """
+    number = 4 if size.seconds else 3
+    if size.seconds:
+        size = replace(size, every=5.0, kills=12, seconds=max(size.seconds, 60.0))
     workers = tuple(f"worker {n}" for n in range(1, number + 1))
     async with on_stage(dsn, home, seed, size, lease="5s") as stage:
         await staff(stage, workers)

@@ -40,7 +40,7 @@ class Line:
     @property
     def holds(self) -> bool:
         """Say whether every promise was kept."""
-        return self.outcome is not None and not self.outcome.verdict.wrong
+        return self.outcome is not None and not self.outcome.wrong
 
     def __str__(self) -> str:
         begin = f"{self.name.replace('_', ' '):<40} {self.seed:<8}"
@@ -60,7 +60,7 @@ class Line:
             yield from self.outcome.notes
             if self.outcome.verdict.states.keys() - {"completed"}:
                 yield f"ended as {dict(self.outcome.verdict.states)}"
-            yield from self.outcome.verdict.wrong[:20]
+            yield from self.outcome.wrong[:20]
 
 
 HEAD = (

@@ -43,9 +43,12 @@ class Size:
     kills: int
     seconds: float = 0.0  #: go on breaking things for at least that long, if it takes less
     rate: float = 50.0  #: events a second
+    every: float | None = None  #: break something each so many seconds; None = at random moments
 
     def pauses(self, rng: random.Random) -> Iterator[float]:
         """Give the pauses between faults, in seconds."""
+        if self.every is not None:
+            yield from itertools.repeat(self.every)
         mean = 0.7 * self.seconds / self.kills or 0.6
         for number in itertools.count():
             yield mean * rng.uniform(0.3, 1.5) * (1 if number < self.kills else 3)  # enough are dead: let them work

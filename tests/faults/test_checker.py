@@ -25,6 +25,7 @@ GOOD = Books(
 )
 FIRST, SECOND = GOOD.acceptances
 LOST, DELIVERED = GOOD.tries
+DELIVERED_ALONE = replace(DELIVERED, n=1)
 [JOB] = GOOD.jobs
 
 WRONG = {
@@ -33,6 +34,7 @@ WRONG = {
         "a delivery is gone": replace(GOOD, jobs=[], tries=[], acceptances=[]),
         "a delivery never ended": replace(GOOD, jobs=[replace(JOB, state="running")], tries=[LOST]),
         "nobody accepted what is completed": replace(GOOD, acceptances=[]),
+        "an attempt is gone": replace(GOOD, tries=[replace(LOST, n=1), replace(DELIVERED, n=3)]),
         "nothing says why it was discarded": replace(GOOD, jobs=[replace(JOB, state="discarded")], tries=[LOST]),
         "an event was never relayed": replace(GOOD, waiting=1),
     },
@@ -52,14 +54,23 @@ WRONG = {
         "a change without its event": replace(GOOD, changes={"e", "u"}),
         "accepted and never committed": replace(GOOD, acceptances=[FIRST, SECOND, replace(FIRST, event="r")]),
         "another body": replace(GOOD, acceptances=[FIRST, replace(SECOND, digest="x")]),
+        "delivered in an attempt that was never accepted": replace(GOOD, acceptances=[FIRST]),
         "signed 90 s off": replace(GOOD, acceptances=[FIRST, replace(SECOND, signed_at=94.0)]),
     },
     "unexplained": {
         "the first answer came through": replace(GOOD, tries=[replace(LOST, outcome="snoozed", status=429), DELIVERED]),
-        "no attempt for it": replace(GOOD, tries=[DELIVERED]),
+        "its answer was read, and the attempt says that none came": replace(
+            GOOD,
+            acceptances=[replace(FIRST, was_read=True), SECOND],
+            tries=[replace(LOST, outcome="retryable", code="timeout"), DELIVERED],
+        ),
+        "more than one for a crash": replace(
+            GOOD, acceptances=[FIRST, replace(FIRST, at=1.5), SECOND], tries=[DELIVERED_ALONE], crashes=[(2.0, 3.0)]
+        ),
+        "no attempt for it": replace(GOOD, tries=[DELIVERED_ALONE]),
         "twice in one attempt": replace(GOOD, acceptances=[FIRST, replace(FIRST, at=1.1), SECOND]),
         "again after the end": replace(GOOD, acceptances=[FIRST, SECOND, replace(SECOND, at=9.0)]),
-        "a crash of another time": replace(GOOD, tries=[DELIVERED], crashes=[(9.0, 11.0)]),
+        "a crash of another time": replace(GOOD, tries=[DELIVERED_ALONE], crashes=[(9.0, 11.0)]),
     },
 }
 CASES = [
@@ -76,6 +87,10 @@ def test_books_in_order_are_found_so() -> None:
 @pytest.mark.parametrize(("kind", "books"), CASES)
 def test_each_wrong_line_is_found_as_what_it_is(kind: str, books: Books) -> None:
     assert getattr(judge(books), kind) != []
+
+
+def test_an_answer_that_was_read_may_have_got_lost_with_its_process() -> None:
+    assert judge(replace(GOOD, acceptances=[replace(FIRST, was_read=True), SECOND])).wrong == []
 
 
 def test_a_crash_of_the_server_explains_what_was_accepted_just_before_it() -> None:

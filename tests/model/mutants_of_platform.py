@@ -1,0 +1,166 @@
+"""The lines that keep the promises of the platform; those of the protocol are besides."""
+
+from __future__ import annotations
+
+from .mutant import CONFORMANCE, OF_POSTGRES, POSTGRES, PROTOCOL, SQL, Mutant
+
+PROMISES = (
+    Mutant(
+        "what is recorded is relayed",
+        "migrations/0002_record.sql",
+        "  INSERT INTO tidings.outbox (event_id) VALUES (id);\n",
+        "",
+        [f"{OF_POSTGRES}test_record_function.py::test_a_committed_event_lies_in_the_log_and_in_the_outbox"],
+    ),
+    Mutant(
+        "a subscription committed before an event is seen",
+        "delivery/relay.py",
+        "if version != self._version:",
+        "if self._version < 0:",
+        [
+            "tests/journeys/test_outbox.py::"
+            "test_a_subscription_committed_before_an_event_gets_it_whatever_the_relay_remembers"
+        ],
+    ),
+    Mutant(
+        "a big fan-out goes on where it was",
+        "delivery/relay.py",
+        "await batch.keep_place(event_id, after_target)",
+        "await batch.relayed([event_id])",
+        ["tests/journeys/test_fan_out.py"],
+    ),
+    Mutant(
+        "trouble of the database is nobody's poison",
+        "delivery/relay.py",
+        "        except (Unavailable, ConfigurationError, TransactionConflict):\n            raise\n"
+        "        except Exception as error:\n            log.warning(",
+        "        except Exception as error:\n            log.warning(",
+        ["tests/delivery/test_relay.py::test_trouble_of_the_database_counts_against_no_row"],
+    ),
+    Mutant(
+        "a session that the server ended is no trouble of a row",
+        f"{POSTGRES}faults.py",
+        "(pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout),",
+        "(pg.TransactionTimeout,),",
+        [f"{OF_POSTGRES}test_database.py::test_a_session_that_the_server_ended_is_nobodys_fault_but_the_databases"],
+    ),
+    Mutant(
+        "a lost transaction is never taken for committed",
+        f"{POSTGRES}database.py",
+        "if connection.closed:",
+        "if False:",
+        [
+            f"{OF_POSTGRES}test_database_cuts.py::"
+            "test_a_transaction_whose_connection_was_lost_is_never_taken_for_committed"
+        ],
+    ),
+    Mutant(
+        "an event is relayed by one relay",
+        f"{SQL}claim_outbox.sql",
+        " FOR UPDATE SKIP LOCKED",
+        "",
+        ["tests/delivery/test_relay.py::test_an_event_that_another_relay_holds_is_passed_over"],
+    ),
+    Mutant(
+        "one delivery for event and endpoint, whoever adds it again",
+        f"{SQL}enqueue_by_identity.sql",
+        "FROM r WHERE id IN (SELECT job_id FROM fresh)",
+        "FROM r",
+        [PROTOCOL, f"{CONFORMANCE}test_uniqueness.py::test_of_many_at_once_one_is_new"],
+    ),
+    Mutant(
+        "owners take turns",
+        f"{POSTGRES}turns.py",
+        "            self._owners.move_to_end(owner_id)\n",
+        "            pass\n",
+        [f"{CONFORMANCE}test_lanes.py::test_owners_take_turns_however_many_lanes_they_have"],
+    ),
+    Mutant(
+        "who holds on has half of the slots",
+        f"{POSTGRES}crew.py",
+        "drag=max(self._settings.slots // 2, 1)",
+        "drag=None",
+        [f"{CONFORMANCE}test_isolation.py::test_strangers_who_hold_on_have_half_of_the_slots_together"],
+    ),
+    Mutant(
+        "a stranger whose try hung gets one at a time",
+        f"{POSTGRES}lanes.py",
+        "lane.window = 1 if hung else",
+        "lane.window =",
+        [
+            f"{CONFORMANCE}test_isolation.py::"
+            "test_a_strangers_lane_in_which_a_try_hung_drops_to_one_at_a_time_until_it_answers_again"
+        ],
+    ),
+    Mutant(
+        "what is internal never leaves, also where it became so after it was relayed",
+        "delivery/worker.py",
+        "if parcel.exposure is not Exposure.WEBHOOK:",
+        "if False:",
+        ["tests/delivery/test_worker.py::test_what_became_internal_is_discarded_unsent"],
+    ),
+    Mutant(
+        "a request is not repeated below the job layer once a byte of it was written",
+        "delivery/adapters/http/transport.py",
+        "if wire.reused and not wire.wrote:",
+        "if wire.reused:",
+        [
+            "tests/delivery/adapters/http/test_http_connections.py::"
+            "test_a_kept_connection_closed_under_the_request_is_told_apart"
+        ],
+    ),
+    Mutant(
+        "another owner's job is not found",
+        f"{SQL}list_jobs.sql",
+        "    AND (%(owner_id)s::text IS NULL OR l.owner_id = %(owner_id)s)\n"
+        "    AND (%(kind)s::text IS NULL OR j.kind = %(kind)s)\n"
+        "    AND (%(states)s::text[] IS NULL OR j.state = ANY (%(states)s))\n"
+        "    AND (%(lane)s::bigint IS NULL OR j.lane BETWEEN %(lane)s::bigint * 8 AND %(lane)s::bigint * 8 + 7)\n"
+        "    AND (%(args)s::jsonb IS NULL OR j.args @> %(args)s)\n"
+        "    AND (%(since)s::timestamptz IS NULL OR j.created_at >= %(since)s)\n"
+        "    AND (%(until)s::timestamptz IS NULL OR j.created_at < %(until)s)\n"
+        "    AND (%(reason)s::text IS NULL OR j.code = %(reason)s)\n",
+        "",
+        [f"{CONFORMANCE}test_inspect.py::test_another_owners_job_is_not_found"],
+    ),
+    Mutant(
+        "another owner's endpoint is never sent to",
+        f"{SQL}load_parcels.sql",
+        " AND p.owner_id = e.owner_id",
+        "",
+        ["tests/delivery/test_worker.py::test_an_endpoint_of_another_owner_is_never_sent_to"],
+    ),
+    Mutant(
+        "an event stays while a job of it is kept",
+        f"{SQL}forget_events.sql",
+        "    AND NOT EXISTS (SELECT FROM tidings.job_identity AS i WHERE i.first = walked.id"
+        " AND i.first < %(until)s::uuid OFFSET 0)\n",
+        "",
+        [
+            f"{OF_POSTGRES}test_upkeep.py::TestRetention::test_an_old_event_stays_while_a_delivery_of_it_is_kept",
+            f"{OF_POSTGRES}test_upkeep.py::TestRetention::"
+            "test_an_old_event_stays_while_a_delivery_of_it_is_not_settled",
+        ],
+    ),
+    Mutant(
+        "an event stays until it is relayed",
+        f"{SQL}forget_events.sql",
+        "  WHERE NOT EXISTS (SELECT FROM tidings.outbox WHERE outbox.event_id = walked.id OFFSET 0)\n    AND",
+        "  WHERE",
+        [f"{OF_POSTGRES}test_upkeep.py::TestRetention::test_an_old_event_stays_until_it_is_relayed"],
+    ),
+    Mutant(
+        "what is kept longer survives its day's partition",
+        f"{POSTGRES}partitions.py",
+        'keep=SQL(" OR ").join(kept) if kept else None)',
+        "keep=None)",
+        [f"{OF_POSTGRES}test_upkeep.py::TestRetention::test_a_state_may_be_kept_longer_with_all_that_hangs_on_it"],
+    ),
+    Mutant(
+        "what waits and is never claimed expires",
+        f"{SQL}expire_jobs.sql",
+        "job.kind LIKE 'handler.%%' THEN %(handlers_until)s::timestamptz",
+        "job.kind LIKE 'handler.%%' AND %(handlers_until)s::timestamptz IS NULL THEN now()",
+        [f"{OF_POSTGRES}test_upkeep.py::test_jobs_of_a_handler_that_nobody_runs_expire_like_those_of_others"],
+    ),
+)
