@@ -14,7 +14,7 @@ from delivery.jobs import Cancel, Discard, Job, JobState, NewJob, Retry, Snooze
 
 from . import child
 from .engine import BRISK, Engine, all_ended, ended, seconds
-from .kinds import Act, Script, kind
+from .kinds import Act, Gate, Script, kind
 from .patience import eventually
 
 NUL_AND_HALF = "a\x00b\ud800c"
@@ -199,3 +199,23 @@ async def test_a_late_result_changes_nothing(engine: Engine):
     assert await runtime.attempts(job_id) == before
     assert [attempt.outcome for attempt in before] == ["lost", "completed"]
     assert await runtime.get(job_id) == row
+
+
+@pytest.mark.needs("processes")
+async def test_a_late_result_does_not_end_the_try_that_runs_now(engine: Engine):
+    process = await engine.process(pace=BRISK)
+    gate = Gate()
+    runtime = await engine.runtime(*child.kinds(handler=gate), pace=BRISK)
+    job_id = await runtime.enqueue(child.HOLD, {"seconds": 0.5})
+    await process.said_that("started", job_id)
+    process.freeze()
+    await runtime.start()
+    await eventually(lambda: gate.ids == [job_id], within=15)
+    process.thaw()
+    await eventually(lambda: process.says("done", job_id) or process.says("cancelled", job_id), within=15)
+    await process.stop()  # which writes every result that it has
+    row = await runtime.get(job_id)
+    assert (row.state, row.attempt, row.spent) == (JobState.RUNNING, 2, 0)
+    gate.opened.set()
+    assert (await ended(runtime, job_id)).state is JobState.COMPLETED
+    assert [attempt.outcome for attempt in await runtime.attempts(job_id)] == ["lost", "completed"]

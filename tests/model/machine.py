@@ -19,7 +19,18 @@ from .state import Claim, Job
 
 #: What may be done to one job, by people, by time, and by the worker that claimed it last.
 ON_JOBS = (
-    *("claim", "lapse", "renew", "expire", "cancel by ann", "cancel by bob", "retry", "replay", "answer late"),
+    *(
+        "claim",
+        "lapse",
+        "renew",
+        "expire",
+        "cancel by ann",
+        "cancel by bob",
+        "retry",
+        "replay",
+        "answer late",
+        "renew late",
+    ),
     *OUTCOMES,
 )
 #: What is likely to be done to a job that waits, runs, is to stop, is left by its worker, is held by
@@ -176,8 +187,9 @@ class Protocol(RuleBasedStateMachine):
                 table.retry(job, ANY_FINAL if act == "retry" else ["discarded"], hold=hold)
             case "expire":
                 table.expire(hold=hold)
-            case "answer late":
-                self._as_holder("failed", table.newest(job, behind=1 + job.attempt % 2), hold=hold)
+            case "answer late" | "renew late":
+                late = table.newest(job, behind=1 + job.attempt % 2)
+                self._as_holder("renew" if act == "renew late" else "failed", late, hold=hold)
             case _:
                 self._as_holder(act, table.newest(job), hold=hold)
 

@@ -32,17 +32,23 @@ PROMISES = (
     Mutant(
         "trouble of the database is nobody's poison",
         "delivery/relay.py",
-        "        except (Unavailable, ConfigurationError, TransactionConflict):\n            raise\n"
-        "        except Exception as error:\n            log.warning(",
-        "        except Exception as error:\n            log.warning(",
-        ["tests/delivery/test_relay.py::test_trouble_of_the_database_counts_against_no_row"],
+        "            except (Unavailable, ConfigurationError, TransactionConflict):\n                raise\n",
+        "",
+        ["tests/delivery/test_relay.py::test_trouble_while_rows_go_one_by_one_counts_against_none_of_them"],
     ),
     Mutant(
         "a session that the server ended is no trouble of a row",
         f"{POSTGRES}faults.py",
         "(pg.IdleInTransactionSessionTimeout, pg.TransactionTimeout),",
         "(pg.TransactionTimeout,),",
-        [f"{OF_POSTGRES}test_database.py::test_a_session_that_the_server_ended_is_nobodys_fault_but_the_databases"],
+        [f"{OF_POSTGRES}test_database_cuts.py::test_a_transaction_that_was_idle_for_too_long_says_so"],
+    ),
+    Mutant(
+        "what a client left in the middle of a statement is free again",
+        f"{POSTGRES}pools.py",
+        '        await connection.execute(LIMIT.format("false").encode())\n',
+        "        pass\n",
+        ["tests/faults/test_network.py::test_a_transaction_of_ours_has_an_end_and_a_connection_string_may_say_which"],
     ),
     Mutant(
         "a lost transaction is never taken for committed",
@@ -100,14 +106,11 @@ PROMISES = (
         ["tests/delivery/test_worker.py::test_what_became_internal_is_discarded_unsent"],
     ),
     Mutant(
-        "a request is not repeated below the job layer once a byte of it was written",
-        "delivery/adapters/http/transport.py",
-        "if wire.reused and not wire.wrote:",
-        "if wire.reused:",
-        [
-            "tests/delivery/adapters/http/test_http_connections.py::"
-            "test_a_kept_connection_closed_under_the_request_is_told_apart"
-        ],
+        "a connection that was closed under its request is tried at once, and once in a row",
+        "delivery/backoff.py",
+        'case Again() if _count(memo, "again"):',
+        "case Again() if False:",
+        ["tests/delivery/test_worker.py::test_a_kept_connection_that_was_closed_is_tried_at_once_and_once"],
     ),
     Mutant(
         "another owner's job is not found",
@@ -126,7 +129,7 @@ PROMISES = (
     Mutant(
         "another owner's endpoint is never sent to",
         f"{SQL}load_parcels.sql",
-        " AND p.owner_id = e.owner_id",
+        "\nWHERE p.owner_id = e.owner_id",
         "",
         ["tests/delivery/test_worker.py::test_an_endpoint_of_another_owner_is_never_sent_to"],
     ),
