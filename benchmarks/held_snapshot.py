@@ -23,7 +23,7 @@ _PIECE_S = 60.0
 
 
 @scenario(
-    short={"seconds": 2.0, "baseline": 2.0, "rate": 50.0, "endpoints": 5},
+    short={"seconds": 1.0, "baseline": 1.0, "rate": 50.0, "endpoints": 5},
     seconds=120.0,
     baseline=60.0,
     rate=500.0,

@@ -1,7 +1,8 @@
 """Isolation: do healthy endpoints feel others that accept connections and never answer, one or hundreds?
 
 One owner has them all. Healthy endpoints get events at a steady rate; the age of each when it reaches its receiver,
-from just before its transaction, is what counts. The arms have a database each and run in turns.
+from just before its transaction, is what counts. The arms have a database each and run in turns. The load runs for a
+while before it counts: a worker that has just started finds out who hangs.
 """
 
 from __future__ import annotations
@@ -13,23 +14,22 @@ from contextlib import ExitStack
 from benchmarks.scenario import Outcome, middle, p99, progress, scenario
 from benchmarks.stage import Platform, Receivers, Stage, until
 
-#: The load runs this long before it counts, in seconds.
-_WARM_S = 3.0
 #: What the 99th percentile may grow by: a factor, or so many milliseconds.
 MOST_FACTOR, MOST_MS = 1.2, 1.0
 
 
 @scenario(
-    short={"runs": 1, "seconds": 1.0, "healthy": 5, "rate": 50.0, "backlog": 200, "hanging": 10},
+    short={"runs": 1, "seconds": 0.5, "warm": 0.5, "healthy": 5, "rate": 50.0, "backlog": 200, "hanging": 10},
     runs=5,
     seconds=20.0,
+    warm=15.0,
     healthy=50,
     rate=200.0,
     backlog=100_000,
     hanging=500,
 )
 def isolation(
-    stage: Stage, runs: int, seconds: float, healthy: int, rate: float, backlog: int, hanging: int
+    stage: Stage, runs: int, seconds: float, warm: float, healthy: int, rate: float, backlog: int, hanging: int
 ) -> Outcome:
     """Latency of healthy endpoints beside one, and many, that hang on a backlog."""
     arms: dict[str, Platform] = {}
@@ -45,7 +45,7 @@ def isolation(
                 asyncio.run(arms[name].add_hanging(receivers.hanging[:number], backlog))
         for run in range(runs):
             for name in _rotated(list(arms), run):
-                ages = _ages(arms[name], receivers, healthy, rate, seconds)
+                ages = _ages(arms[name], receivers, healthy, rate, (warm, seconds))
                 found[name].append(p99(ages) * 1000)
                 text = f"p50 {middle(ages) * 1000:.2f} p99 {found[name][-1]:.2f} max {max(ages) * 1000:.1f} ms"
                 progress(f"isolation: run {run + 1}, {name}: {text} of {len(ages)}")
@@ -68,10 +68,12 @@ def _beside(alone: float, other: float) -> str:
     return f"{other:.2f} ({other / alone:.2f} x, {other - alone:+.2f})"
 
 
-def _ages(platform: Platform, receivers: Receivers, healthy: int, rate: float, seconds: float) -> list[float]:
-    """Run the platform under its load once; every event arrives, or it fails."""
+def _ages(
+    platform: Platform, receivers: Receivers, healthy: int, rate: float, seconds: tuple[float, float]
+) -> list[float]:
+    """Run the platform under its load, warm and then for good; every event arrives, or it fails."""
     with platform.running("up"):
-        for duration in (min(_WARM_S, seconds), seconds):
+        for duration in seconds:
             before = receivers.count()
             receivers.take()
             with platform.load(healthy, rate, duration) as load:
