@@ -143,26 +143,32 @@ class Jobs(Owners):
     def settle(self, claim: Claim, result: Result, *, hold: bool) -> None:
         def judge(rows: Rows) -> Outcome:
             counts = self.told.jobs[claim.job_id].token == claim.token
+            if counts and self.store.holder(("job", claim.job_id)) is not None:
+                assert [row["held"] for row in rows] == [claim.token], "a result whose job another holds was dropped"
+                return Outcome()  # the worker keeps it, and offers it again
+            assert all(row["held"] is None for row in rows), "a result was put off that nobody kept waiting"
             assert counts or not rows, "a result counted whose claim no longer stands"
             assert rows or not counts, "a result was dropped whose claim stands"
             return self.change(claim.job_id, lambda job: job.settled(result)) if counts else Outcome()
 
         columns = _columns([result])
-
-        def run(line: Line) -> Rows:  # again, as the settler does, what did not count at once
-            return line.rows("settle_jobs", columns) or line.rows("settle_jobs", columns)
-
-        self.start(Call(run, ("job", claim.job_id), judge), hold=hold)
+        call = Call(lambda line: line.rows("settle_jobs", columns), ("job", claim.job_id), judge, waits=False)
+        self.start(call, hold=hold)
 
     def renew(self, claim: Claim, *, hold: bool) -> None:
         def judge(rows: Rows) -> Outcome:
             job = self.told.jobs[claim.job_id]
             stands = job.token == claim.token and not job.lapsed
             assert [row["cancelled_by"] for row in rows] == [job.cancelled_by] * stands, "a lease was renewed wrongly"
+            if stands and self.store.holder(("job", job.id)) is not None:
+                assert not rows[0]["renewed"], "a lease was renewed of a job that another holds"
+                return Outcome()
+            assert all(row["renewed"] for row in rows), "a lease was not renewed that nobody kept from it"
             return self.change(job.id, lambda job: job.renewed()) if stands else Outcome()
 
         columns = {"ids": [claim.job_id], "leases": [claim.token], "lease_for": HOUR}
-        self.start(Call(lambda line: line.rows("renew_leases", columns), ("job", claim.job_id), judge), hold=hold)
+        call = Call(lambda line: line.rows("renew_leases", columns), ("job", claim.job_id), judge, waits=False)
+        self.start(call, hold=hold)
 
     def cancel(self, found: Job, by: str, *, hold: bool) -> None:
         parameters = {"ids": [found.id], "reason": by}

@@ -30,9 +30,11 @@ Fault = Mapping[str, tuple[str, str]]
 class Call:
     """One step of the product: what it runs in one transaction, and which things it may have to wait for."""
 
-    def __init__(self, run: Callable[[Line], Rows], touches: object, judge: Callable[[Rows], Outcome]) -> None:
-        """`judge` is called when the statement has ended, and before its commit."""
-        self.run, self.touches, self.judge = run, touches, judge
+    def __init__(
+        self, run: Callable[[Line], Rows], touches: object, judge: Callable[[Rows], Outcome], *, waits: bool = True
+    ) -> None:
+        """`judge` is called when the statement has ended, and before its commit; `waits` says whether it ever may."""
+        self.run, self.touches, self.judge, self.waits = run, touches, judge, waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ class Store:
         line.waiting = self._threads.submit(call.run, line)
         if not self._waits(line, line.waiting):
             self.go_on(line, waited=False)
+        else:
+            assert call.waits or stalls, "a statement waited for another's lock"
 
     def _waits(self, line: Line, future: Future[Rows]) -> bool:
         """Say whether a statement waits, once it does or has ended."""

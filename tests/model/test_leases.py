@@ -34,7 +34,7 @@ def flights(left_s: float) -> dict[int, Flight]:
 
 async def test_a_flight_whose_claim_no_longer_stands_is_stopped_and_the_other_goes_on():
     mine = flights(1.0)
-    await Leases(Answers({"id": 1, "cancelled_by": None}), LEASE, mine).renew()  # type: ignore[arg-type]
+    await Leases(Answers({"id": 1, "cancelled_by": None, "renewed": True}), LEASE, mine).renew()  # type: ignore[arg-type]
     assert (mine[1].lapsed, mine[1].told, mine[1].holds_lease()) == (False, False, True)
     assert mine[1].good_until > boot_time() + 20
     assert (mine[2].lapsed, mine[2].told, mine[2].holds_lease()) == (True, True, False)
@@ -42,12 +42,34 @@ async def test_a_flight_whose_claim_no_longer_stands_is_stopped_and_the_other_go
 
 async def test_a_flight_that_is_to_be_cancelled_is_stopped_and_keeps_its_lease():
     mine = flights(1.0)
-    standing = ({"id": 1, "cancelled_by": "ann"}, {"id": 2, "cancelled_by": None})
+    standing = (
+        {"id": 1, "cancelled_by": "ann", "renewed": True},
+        {"id": 2, "cancelled_by": None, "renewed": True},
+    )
     await Leases(Answers(*standing), LEASE, mine).renew()  # type: ignore[arg-type]
     assert [(flight.told, flight.cancelled_by, flight.lapsed) for flight in mine.values()] == [
         (True, "ann", False),
         (False, None, False),
     ]
+
+
+@pytest.mark.parametrize(("left_s", "stopped"), [(1.0, False), (-1.0, True)])
+async def test_a_flight_whose_job_another_transaction_holds_goes_on_until_its_lease_is_over(
+    left_s: float, stopped: bool
+):
+    mine = flights(left_s)
+    before = mine[2].good_until
+    standing = ({"id": 1, "cancelled_by": None, "renewed": True}, {"id": 2, "cancelled_by": None, "renewed": False})
+    await Leases(Answers(*standing), LEASE, mine).renew()  # type: ignore[arg-type]
+    assert [flight.lapsed for flight in mine.values()] == [False, stopped]
+    assert mine[2].good_until == before
+
+
+async def test_a_flight_that_is_to_be_cancelled_is_stopped_also_while_another_transaction_holds_its_job():
+    mine = flights(1.0)
+    standing = ({"id": 1, "cancelled_by": None, "renewed": True}, {"id": 2, "cancelled_by": "ann", "renewed": False})
+    await Leases(Answers(*standing), LEASE, mine).renew()  # type: ignore[arg-type]
+    assert [(flight.told, flight.cancelled_by) for flight in mine.values()] == [(False, None), (True, "ann")]
 
 
 @pytest.mark.parametrize("trouble", [Unavailable("away"), ZeroDivisionError("not of this world")])

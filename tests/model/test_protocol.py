@@ -32,13 +32,25 @@ PLAY = settings(
 FAULTS: dict[str, tuple[str, str, str]] = {
     "a final result counts whoever holds the claim": (
         "settle_jobs",
-        "j.id = r.id AND j.lease = r.lease AND (",
-        "j.id = r.id AND (",
+        "ON j.id = r.id AND j.lease = r.lease",
+        "ON j.id = r.id AND (j.lease = r.lease OR r.state IN ('completed', 'discarded', 'cancelled'))",
     ),
     "a result to try again counts whoever holds the claim": (
         "settle_jobs",
-        "j.id = r.id AND j.lease = r.lease AND r.state",
-        "j.id = r.id AND r.state",
+        "ON j.id = r.id AND j.lease = r.lease",
+        "ON j.id = r.id AND (j.lease = r.lease OR r.state IN ('retryable', 'pending'))",
+    ),
+    "a result waits for whoever holds the job": ("settle_jobs", "SKIP LOCKED", ""),
+    "a result whose job is held counts for nothing": (
+        "settle_jobs",
+        "SELECT j.id, j.lane, NULL, j.lease, 0",
+        "SELECT j.id, j.lane, NULL, NULL, 0",
+    ),
+    "a renewal waits for whoever holds the job": ("renew_leases", "SKIP LOCKED", ""),
+    "a lease whose job is held is renewed": (
+        "renew_leases",
+        "SELECT j.id, j.cancelled_by, false",
+        "SELECT j.id, j.cancelled_by, true",
     ),
     "a lease is renewed whoever holds the claim": ("renew_leases", "AND j.lease = r.lease", ""),
     "a lease is renewed after it has run out": ("renew_leases", "AND j.lease_until > now()", ""),

@@ -39,14 +39,20 @@ class Leases:
         except Exception:
             _drop(flight for flight in due if not flight.holds_lease())
             raise
-        held = {row["id"]: row["cancelled_by"] for row in rows}
-        _drop(flight for flight in due if flight.row["id"] not in held)
+        told = {row["id"]: row for row in rows}
+        _drop(flight for flight in due if flight.row["id"] not in told)
         for flight in due:
-            if flight.row["id"] in held:
+            row = told.get(flight.row["id"])
+            if row is None:
+                continue
+            if row["renewed"]:
                 flight.good_until = called + lease_s
-                flight.cancelled_by = held[flight.row["id"]]
-                if flight.cancelled_by is not None:
-                    flight.cancel()
+                flight.cancelled_by = row["cancelled_by"]
+            elif not flight.holds_lease():  # another transaction holds the row, and held it for too long
+                _drop([flight])
+            if row["cancelled_by"] is not None:
+                flight.cancelled_by = row["cancelled_by"]
+                flight.cancel()
 
 
 def _drop(flights: Iterable[Flight]) -> None:

@@ -24,6 +24,8 @@ BATCH = 200
 LINGER_S = 0.005
 #: While this many wait, nothing more is claimed.
 MOST_WAITING = 2_000
+#: A result whose job another transaction holds is written again after this long, in seconds.
+HELD_AGAIN_S = 0.25
 #: Stands in a report whose own words the database refused.
 UNKEPT = "the report could not be kept"
 _NOTHING = Report()
@@ -46,11 +48,15 @@ class Result:
 
 
 class Settler:
-    """Collect results and write them. A write that fails is tried again until it succeeds."""
+    """Collect results and write them. A write that fails is tried again until it succeeds.
+
+    A result whose job is locked by somebody else waits beside the others, and is offered until its claim is over.
+    """
 
     def __init__(self, database: Database, settled: Callable[[Sequence[DictRow]], None]) -> None:
         self._database, self._settled = database, settled
         self._waiting: list[Result] = []
+        self._held = 0
         self._some = asyncio.Event()
         self._full = asyncio.Event()
         self._empty = asyncio.Event()
@@ -58,7 +64,7 @@ class Settler:
         self.stale = 0  #: results that came after their claim had lapsed, and changed nothing
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._held
 
     def add(self, result: Result) -> None:
         """Take one result."""
@@ -88,10 +94,10 @@ class Settler:
                 self._full.set()
             if not self._waiting:
                 self._some.clear()
-                self._empty.set()
+                if not self._held:
+                    self._empty.set()
 
-    async def _write(self, batch: list[Result], *, again: bool = True) -> None:
-        """Write a batch, and `again` what did not count: a cancelling committed meanwhile hides a job once."""
+    async def _write(self, batch: list[Result]) -> None:
         failures = 0
         rows: list[DictRow] | None = None
         while rows is None:
@@ -106,13 +112,20 @@ class Settler:
                 await asyncio.sleep(pause_s(failures))
         if failures:
             log.info("results are written again")
-        self._settled(rows)
-        counted = {row["id"] for row in rows}
-        missed = [result for result in batch if again and result.id not in counted]
-        self.stale += len(batch) - len(rows) - len(missed)
-        if missed:
-            await self._write(missed, again=False)
-        return None
+        self.stale += len(batch) - len(rows)
+        held = {(row["id"], row["held"]) for row in rows if row["held"] is not None}
+        self._settled([row for row in rows if row["held"] is None])
+        if held:
+            self._put_aside([result for result in batch if (result.id, result.lease) in held])
+
+    def _put_aside(self, results: list[Result]) -> None:
+        self._held += len(results)
+        asyncio.get_running_loop().call_later(HELD_AGAIN_S, self._offer_again, results)
+
+    def _offer_again(self, results: list[Result]) -> None:
+        self._held -= len(results)
+        for result in results:
+            self.add(result)
 
     async def _write_apart(self, batch: list[Result], error: Exception) -> None:
         """Write what the database refused together one by one, and the one that it refuses without its report."""

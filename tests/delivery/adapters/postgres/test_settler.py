@@ -12,6 +12,7 @@ import pytest
 from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler, pause_s
 from delivery.attempts import Report
 from delivery.errors import InvalidInput, Unavailable
+from tests.conformance.patience import eventually
 
 
 class Answers:
@@ -21,6 +22,7 @@ class Answers:
         self.trouble = trouble
         self.writes: list[dict[str, Any]] = []
         self.stale: set[int] = set()
+        self.held: dict[int, int] = {}  #: how often another transaction still holds a job's row
 
     async def fetch(self, _: bytes, parameters: dict[str, Any], *, quick: bool) -> list[dict[str, Any]]:
         assert quick
@@ -29,7 +31,16 @@ class Answers:
         if error is not None:
             raise error
         self.writes.append(parameters)
-        return [{"id": job_id} for job_id in parameters["ids"] if job_id not in self.stale]
+        return [
+            self._row(*claim)
+            for claim in zip(parameters["ids"], parameters["leases"], strict=True)
+            if claim[0] not in self.stale
+        ]
+
+    def _row(self, job_id: int, lease: int) -> dict[str, Any]:
+        left = self.held.get(job_id, 0)
+        self.held[job_id] = left - 1
+        return {"id": job_id, "held": lease if left > 0 else None}
 
 
 @asynccontextmanager
@@ -82,6 +93,33 @@ async def test_results_that_came_too_late_are_counted() -> None:
         for job_id in range(1, 4):
             settler.add(result(job_id))
     assert settler.stale == 1
+
+
+async def test_a_result_whose_job_is_held_is_offered_again_and_keeps_no_other_waiting() -> None:
+    database = Answers()
+    database.held = {2: 2}
+    told: list[int] = []
+    async with settling(database, lambda rows: told.extend(row["id"] for row in rows)) as settler:
+        for job_id in (1, 2, 3):
+            settler.add(result(job_id))
+        await eventually(lambda: told == [1, 3])
+        assert len(settler) == 1
+        settler.add(result(4))
+        await eventually(lambda: 4 in told)
+        await settler.flushed()
+        assert (told[-1], len(settler), settler.stale) == (2, 0, 0)
+    assert [write["ids"] for write in database.writes].count([2]) >= 1
+
+
+async def test_a_result_whose_job_is_held_until_its_claim_is_over_is_stale() -> None:
+    database = Answers()
+    database.held = {1: 1}
+    async with settling(database) as settler:
+        settler.add(result(1))
+        await eventually(lambda: len(settler) == 1 and database.writes)
+        database.stale = {1}
+        await settler.flushed()
+        assert (settler.stale, len(settler)) == (1, 0)
 
 
 async def test_a_database_that_is_away_is_asked_again() -> None:
