@@ -135,11 +135,27 @@ def _database(status: Status, limits: Limits) -> Iterator[Alert]:
             message=f"the database's clock is {_span(abs(status.skew))} {way} this machine's",
             advice="set both clocks by NTP; receivers refuse signatures whose time is far off",
         )
+    yield from _ahead(status, limits)
     if status.strays:
         yield Alert(
             code="default_partition",
             message=f"rows of {' and '.join(status.strays)} lie in the DEFAULT partition",
             advice="`tidings periodic run tidings.partitions` moves them; its last job says what stood in the way",
+        )
+
+
+def _ahead(status: Status, limits: Limits) -> Iterator[Alert]:
+    """Tell of times that have not come yet and should have passed: what waits for them waits unseen."""
+    ticks = [each.name for each in status.upkeep if each.last_tick and each.last_tick - status.at > each.every]
+    parts = [_counted(status.leases_ahead, "lease")] if status.leases_ahead else []
+    parts += [f"the last tick of {' and '.join(ticks)}"] if ticks else []
+    if status.outbox.oldest is not None and status.outbox.oldest - status.at > limits.skew:
+        parts.append(f"when {_counted(status.outbox.waiting, 'event')} came that wait")
+    if parts:
+        yield Alert(
+            code="times_ahead",
+            message=f"the database's clock was ahead once; in the future lie: {', '.join(parts)}",
+            advice="set it by NTP; a worker and a relay that run put it right within seconds: `tidings up`",
         )
 
 

@@ -24,6 +24,9 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.
 LONGEST = timedelta(days=3650)
 #: The shortest that a lease, a poll or an age may be.
 SHORTEST = timedelta(milliseconds=10)
+#: The longest that lanes may be kept from others. What is held for twice as long was taken while the database's clock
+#: was ahead, and has lapsed (`grab_shards.sql` and others).
+LONGEST_LEASE = timedelta(hours=1)
 
 
 def duration(text: str) -> timedelta:
@@ -121,7 +124,8 @@ class Settings(BaseSettings):
     claim_deadline: Span = timedelta(seconds=25)
     relay_deadline: Span = timedelta(seconds=30)
     lease: Span = timedelta(seconds=30)  #: how long a claimed job is kept from others when its process dies
-    shard_lease: Span = timedelta(seconds=10)  #: how long lanes are kept from others when their process dies
+    #: How long lanes are kept from others when their process dies.
+    shard_lease: Annotated[Span, Field(le=LONGEST_LEASE)] = timedelta(seconds=10)
     poll: Span = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
     relay_poll: Span = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops

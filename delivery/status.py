@@ -86,6 +86,7 @@ class Status:
     workers: int  #: processes that run jobs
     relays: int  #: processes that relay events
     is_led: bool  #: one process leads the periodic jobs
+    leases_ahead: int  #: leases that end later than any can: the clock was ahead when they were taken
     upkeep: Sequence[UpkeepStatus]
     holders: Sequence[Holder]  #: the worst first
     strays: Sequence[str]  #: tables whose DEFAULT partition has rows even after the upkeep of partitions

@@ -198,6 +198,7 @@ def status(one: Status) -> JsonObject:
         "workers": one.workers,
         "relays": one.relays,
         "is_led": one.is_led,
+        "leases_ahead": one.leases_ahead,
         "waiting_events": one.outbox.waiting,
         "oldest_waiting": moment(one.outbox.oldest),
         "poisoned_events": one.outbox.poisoned,

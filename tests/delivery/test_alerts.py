@@ -26,6 +26,7 @@ def status(**given: Any) -> Status:
         "workers": 2,
         "relays": 1,
         "is_led": True,
+        "leases_ahead": 0,
         "upkeep": [],
         "holders": [],
         "strays": [],
@@ -59,12 +60,13 @@ FINE = {
     "work that just came, and nobody yet": status(
         workers=0, relays=0, is_led=False, outbox=outbox(1, SECOND), kinds=[due(1, SECOND)]
     ),
-    "an event of a clock that is ahead": status(outbox=outbox(1, -HOUR), relays=0),
+    "an event of a clock that was a little ahead": status(outbox=outbox(1, -MINUTE), relays=0),
     "one discarded of 200": status(settled=200, discarded=1),
     "vacuum held back for a while": status(holders=[held(5 * MINUTE, 10**9)]),
     "a slot that is not far behind": status(holders=[held(None, 1_000_000, "replication slot")]),
     "clocks a minute apart": status(skew=-60 * SECOND),
     "upkeep that was late once or twice": status(upkeep=[upkeep(2 * HOUR), upkeep(15 * MINUTE, MINUTE)]),
+    "a tick of a clock that was a little ahead": status(upkeep=[upkeep(-HOUR)]),
     "upkeep that never ran": status(upkeep=[upkeep(None, state=None)]),
     "upkeep that is retried": status(upkeep=[upkeep(MINUTE, state="retryable")]),
 }
@@ -106,6 +108,11 @@ WRONG: dict[str, list[tuple[Status, str]]] = {
     "clock_skew": [
         (status(skew=61 * SECOND), "the database's clock is 61 s ahead of this machine's"),
         (status(skew=-5 * MINUTE), "the database's clock is 5 min behind this machine's"),
+    ],
+    "times_ahead": [
+        (status(leases_ahead=65), "was ahead once; in the future lie: 65 leases"),
+        (status(upkeep=[upkeep(-2 * HOUR)]), "in the future lie: the last tick of tidings.cleanup"),
+        (status(outbox=outbox(1, -2 * MINUTE), relays=0), "in the future lie: when 1 event came that wait"),
     ],
     "default_partition": [(status(strays=["event", "attempt"]), "rows of event and attempt lie in the DEFAULT")],
     "upkeep_overdue": [

@@ -75,8 +75,8 @@ def test_without_an_environment_the_defaults_hold():
 
 @pytest.mark.parametrize("name", DURATIONS)
 def test_every_duration_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, name: str):
-    monkeypatch.setenv(f"TIDINGS_{name.upper()}", "3h")
-    assert getattr(read_settings(), name) == timedelta(hours=3)
+    monkeypatch.setenv(f"TIDINGS_{name.upper()}", "1h")
+    assert getattr(read_settings(), name) == timedelta(hours=1)
 
 
 def test_every_state_is_kept_as_long_as_retention_says_unless_it_is_told_apart(monkeypatch: pytest.MonkeyPatch):

@@ -64,7 +64,11 @@ FAULTS: dict[str, tuple[str, str, str]] = {
         "s.until > clock_timestamp() + %(margin)s",
         "s.until > clock_timestamp() - %(margin)s",
     ),
-    "a shard is taken from its owner": ("grab_shards", "until <= now() AND", ""),
+    "a shard is taken from its owner": (
+        "grab_shards",
+        "(until <= now() OR until > now() + interval '2 hours') AND",
+        "",
+    ),
     "a shard is renewed after its lease": ("renew_shards", "AND until > now()", ""),
     "a shard is renewed by another": ("renew_shards", "owner = %(worker)s AND", "%(worker)s > 0 AND"),
     "a shard is given back by another": ("release_shards", "owner = %(worker)s AND", "%(worker)s > 0 AND"),

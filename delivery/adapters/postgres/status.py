@@ -54,6 +54,7 @@ class PostgresStatus:
             workers=presence["workers"],
             relays=presence["relays"],
             is_led=presence["is_led"],
+            leases_ahead=presence["leases_ahead"],
             upkeep=upkeep,
             holders=[_holder(row) for row in await self._fetch("read_holders")],
             strays=await self._strays(at, upkeep),

@@ -15,13 +15,16 @@ import pytest
 
 from delivery import Settings, open_app
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.outbox import PostgresOutbox
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
 from delivery.compiler import handler_kind
 from delivery.events import Event
 from delivery.handlers import EventHandler, adopted
 from delivery.jobs import EnqueueOptions, Job, JobFilter, JobKind, JobState, NewJob, Periodic
 from delivery.sealing import KeyEncryptionKey
+from delivery.settings import LONGEST_LEASE
 from tests.conformance.kinds import Gate, Script, kind
 from tests.conformance.patience import eventually
 
@@ -214,3 +217,53 @@ async def test_nothing_is_left_of_an_app_in_which_somebody_waited(dsn: str, outs
         assert outside.execute(others).fetchone() != (0,)
     assert asyncio.all_tasks() == before
     await eventually(lambda: outside.execute(others).fetchone() == (0,))
+
+
+# A clock that was ahead ---------------------------------------------------------------------------------------------
+
+
+async def test_work_and_ticks_go_on_after_the_clock_was_ahead(make: Make, outside: psycopg.Connection[Any]) -> None:
+    """A dead owner's leases, and ticks, lie a month in the future."""
+    work, pulse = Script(), Script()
+    kinds, beat = (kind(work), kind(pulse, "pulse")), Periodic(name="pulse", kind="pulse", every=0.3 * SECOND)
+    runtime = await make(*kinds, periodics=[beat])
+    await eventually(lambda: pulse.jobs)
+    await runtime.stop(SECOND)
+    outside.execute("UPDATE tidings.periodic SET last_tick = now() + interval '30 days'")
+    outside.execute("UPDATE tidings.shard SET owner = 7, until = now() + interval '30 days'")
+    outside.execute("INSERT INTO tidings.worker VALUES (7, now() + interval '30 days')")
+    outside.execute("UPDATE tidings.leader SET holder = gen_random_uuid(), until = now() + interval '30 days'")
+    before = len(pulse.jobs)
+    again = await make(*kinds, periodics=[beat])
+    await again.enqueue_many([NewJob(kind="work", args={"n": n}) for n in range(5)])
+    await eventually(lambda: len(work.jobs) == 5)
+    await eventually(lambda: len(pulse.jobs) >= before + 3)
+    [[leads]] = outside.execute("SELECT count(*) FROM tidings.leader WHERE until < now() + interval '1 minute'")
+    [[shards]] = outside.execute("SELECT count(*) FROM tidings.shard WHERE until < now() + interval '1 minute'")
+    assert (leads, shards) == (1, 64)
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    opened = Database(dsn)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def test_a_relay_of_a_clock_that_was_ahead_is_none(database: Database, outside: psycopg.Connection[Any]) -> None:
+    outside.execute("INSERT INTO tidings.relay VALUES (7, now() + interval '30 days')")
+    assert await PostgresOutbox(database).beat(8, SECOND) == 1
+    assert outside.execute("SELECT id FROM tidings.relay").fetchall() == [(8,)]
+
+
+@pytest.mark.parametrize("lease", [LONGEST_LEASE, 9 * SECOND])
+async def test_what_somebody_holds_is_not_taken_however_long_the_lease(
+    database: Database, outside: psycopg.Connection[Any], lease: timedelta
+) -> None:
+    outside.execute("UPDATE tidings.shard SET owner = 7, until = now() + %s", [lease])
+    outside.execute("INSERT INTO tidings.leader VALUES ('pulse', gen_random_uuid(), 1, now() + %s)", [lease])
+    shards = {"worker": 8, "lease_for": lease, "queues": ["default"], "want": 64}
+    lead = {"name": "pulse", "holder": uuid4(), "lease_for": lease}
+    assert await database.fetch(statement("grab_shards"), shards) == []
+    assert await database.fetch(statement("lead"), lead) == []

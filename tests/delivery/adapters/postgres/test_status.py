@@ -118,13 +118,23 @@ async def test_how_deliveries_ended_is_counted_for_an_hour(database: Database, l
 async def test_who_is_there_is_told_by_beats(database: Database, ledger: Ledger):
     ledger.execute("INSERT INTO tidings.worker VALUES (1, now() + '1 minute'), (2, now() - interval '1 second')")
     ledger.execute(
-        "INSERT INTO tidings.relay VALUES (1, now() - interval '1 s'), (2, now() + '1 min'), (3, 'infinity')"
+        "INSERT INTO tidings.relay VALUES (1, now() - interval '1 s'), (2, now() + '1 min'), (3, now() + '2 h')"
     )
     ledger.execute("INSERT INTO tidings.leader VALUES ('a', gen_random_uuid(), 1, '-infinity')")
     status = await read(database)
     assert (status.workers, status.relays, status.is_led) == (1, 2, False)
     ledger.execute("UPDATE tidings.leader SET until = now() + '1 minute'")
     assert (await read(database)).is_led
+
+
+async def test_who_was_there_while_the_clock_was_ahead_is_counted_apart(database: Database, ledger: Ledger):
+    ledger.execute("INSERT INTO tidings.worker VALUES (1, now() + '30 days')")
+    ledger.execute("INSERT INTO tidings.relay VALUES (1, now() + '30 days')")
+    ledger.execute("INSERT INTO tidings.leader VALUES ('a', gen_random_uuid(), 1, now() + '30 days')")
+    ledger.execute("UPDATE tidings.shard SET owner = 7, until = now() + '30 days' WHERE id < 3")
+    status = await read(database)
+    assert (status.workers, status.relays, status.is_led, status.leases_ahead) == (0, 0, False, 6)
+    assert [alert.code for alert in alerts(status)] == ["times_ahead"]
 
 
 async def test_the_clocks_are_compared(database: Database):
