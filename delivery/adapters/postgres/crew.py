@@ -99,6 +99,7 @@ class Crew:
                 tasks.create_task(self._listener.run()),
                 tasks.create_task(self.settler.run()),
                 tasks.create_task(self._take_over_forever()),
+                tasks.create_task(self._whenever(self.territory.some_rang, "read lanes", self.territory.see)),
                 tasks.create_task(self._sweep_forever()),
                 tasks.create_task(self._claim_forever()),
             ]
@@ -222,14 +223,6 @@ class Crew:
 
     async def _claim(self) -> bool:
         """Claim once; False where there was nothing to ask for."""
-        self._claim_called = boot_time()
-        try:
-            return await self._claim_once()
-        finally:
-            self._claim_called = None
-
-    async def _claim_once(self) -> bool:
-        await self.territory.see()
         free = min(self._free_slots(), CLAIM_BATCH)
         if self.stopping or free <= 0 or len(self.settler) >= MOST_WAITING:
             return False
@@ -240,6 +233,7 @@ class Crew:
             if self.stopping:
                 return False
             lease, called = secrets.randbits(62), boot_time()
+            self._claim_called = called
             parameters = self._claim_parameters(asks, lease)
             try:
                 rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
@@ -247,6 +241,8 @@ class Crew:
                 for ask in asks:
                     self.territory.book.answered(ask, ask.slots, None)  # who knows; it may have work still
                 raise
+            finally:
+                self._claim_called = None
             self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
 
@@ -343,6 +339,14 @@ class Crew:
         while True:
             await self._guard(what, step)
             await asyncio.sleep(every.total_seconds())
+
+    async def _whenever(self, event: asyncio.Event, what: str, step: Callable[[], Awaitable[None]]) -> None:
+        """Take a step each time that an event calls for it, and look for what it made claimable."""
+        while True:
+            await event.wait()
+            event.clear()
+            await self._guard(what, step)
+            self._wake.set()
 
     async def _guard(self, what: str, step: Callable[[], Awaitable[bool | None]]) -> bool:
         """Run one step; trouble is logged once and backed off from, and never ends the loop."""

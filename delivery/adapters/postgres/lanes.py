@@ -58,6 +58,7 @@ class Lane:
     on: bool = True
     paused_until: float = 0.0
     cautious: bool = False
+    asked_at: int = 0  #: number of the read that told this; an older one does not overwrite it
     in_flight: int = 0
     window: int = START_WINDOW  #: of a cautious lane: how many at once it has earned
     streak: int = PROVEN_AFTER - 1  #: quick tries in a row
@@ -122,15 +123,17 @@ class LaneBook:
         return self._lanes.get(lane_id)
 
     def learn(self, lane: Lane) -> None:
-        """Take what a lane's row says; what is in flight and ready is kept."""
+        """Take what a lane's row says, unless a later read said more; what is in flight and ready is kept."""
         known = self._lanes.get(lane.id)
         if known is None:
             self._lanes[lane.id] = lane
             return
+        if lane.asked_at < known.asked_at:
+            return
         if (known.owner_id, known.cautious) != (lane.owner_id, lane.cautious):  # else it keeps its place in line
             self._unqueue(known)
         known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
-        known.paused_until = lane.paused_until
+        known.paused_until, known.asked_at = lane.paused_until, lane.asked_at
         self._queue(known)
 
     def pause(self, lane_id: int, until: float) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from psycopg.rows import DictRow
 
@@ -22,6 +24,8 @@ from delivery.adapters.postgres.turns import MOST_A_SLOT
 
 _RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
 _LONGEST_ALARM_S = 3600.0
+#: Lanes whose rows are read by one statement: what is done with them takes the loop a few hundredths of a second.
+PAGE = 2_000
 
 
 class Territory:
@@ -40,7 +44,8 @@ class Territory:
         own = sorted(set(queues) - {DEFAULT_QUEUE})
         self.shards = Shards(database, shard_lease, own, self._lost, shares=shares)
         self.sweep_now = asyncio.Event()  #: something may have been missed
-        self._reading = asyncio.Lock()
+        self.some_rang = asyncio.Event()  #: lanes whose rows were not read yet
+        self._reads = 0
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
         self._unseen: dict[int, set[float]] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
         self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
@@ -101,18 +106,25 @@ class Territory:
     async def learn(self, lane_ids: Iterable[int]) -> None:
         """Read the rows of lanes."""
         wanted = list(lane_ids)
-        if not wanted:
-            return
-        async with self._reading:  # else an older answer might come last, and stand
-            self._take(await self._database.fetch(statement("read_lanes"), {"ids": wanted}, quick=True))
+        for start in range(0, len(wanted), PAGE):
+            await self._read("read_lanes", {"ids": wanted[start : start + PAGE]})
 
     async def learn_again(self) -> None:
         """Read every lane's row again: changes may have gone unheard."""
         await self.learn(self.book)
         self.sweep_now.set()
 
-    def _take(self, rows: Sequence[DictRow]) -> None:
+    async def _read(self, name: str, parameters: dict[str, Any]) -> list[DictRow]:
+        """Read rows of lanes and take what they say. Reads overlap: of a lane, what was asked for last stands."""
+        self._reads += 1
+        asked = self._reads
+        rows = await self._database.fetch(statement(name), parameters, quick=True)
+        self._take(rows, asked)
+        return rows
+
+    def _take(self, rows: Sequence[DictRow], asked: int) -> None:
         moment = now()
+        flying: Counter[int] | None = None
         for row in rows:
             if row["shard"] not in self.shards.owned:
                 self._elsewhere[row["id"]] = row["shard"]
@@ -127,22 +139,23 @@ class Territory:
                     on=row["is_on"],
                     paused_until=moment + row["paused_s"],
                     cautious=row["is_cautious"],
+                    asked_at=asked,
                 )
             )
             if not known:
-                mine = [flight.lane_id for flight in self._flights.values()]
-                for lane_id in (*mine, *self._foreign.values()):
-                    if lane_id == row["id"]:
-                        self.book.take_off(row["id"])
+                flying = self._count_flying() if flying is None else flying
+                for _ in range(flying[row["id"]]):
+                    self.book.take_off(row["id"])
+
+    def _count_flying(self) -> Counter[int]:
+        return Counter([*(flight.lane_id for flight in self._flights.values()), *self._foreign.values()])
 
     async def sweep(self) -> None:
         """Look at every lane of ours that has rows: what it says, and from when there is work."""
         shards = sorted(self.shards.owned)
         if not shards:
             return
-        async with self._reading:
-            heads = await self._database.fetch(statement("sweep_lanes"), {"shards": shards}, quick=True)
-            self._take(heads)
+        heads = await self._read("sweep_lanes", {"shards": shards})
         for row in heads:
             if row["due_in_s"] <= 0:
                 self.book.wake(row["lane"], floor=row["run_at"])
@@ -166,6 +179,7 @@ class Territory:
                 self.book.wake_at(slot, due)
 
     def _note(self, slot: int, due: float) -> None:
+        self.some_rang.set()
         times = self._unseen.setdefault(slot, set())
         times.add(due)
         if len(times) > MOST_A_SLOT:

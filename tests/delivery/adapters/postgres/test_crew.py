@@ -90,6 +90,29 @@ async def test_whoever_cannot_claim_leaves_its_shards_to_others(dsn: str, silent
         await asyncio.wait_for(first.stop(0 * SECOND), 20)
 
 
+@pytest.mark.parametrize("slow", ["sweep_lanes", "read_lanes"])
+async def test_however_long_lanes_are_read_claims_go_on_and_shards_are_kept(dsn: str, slow: str) -> None:
+    """Also where a lane rings meanwhile that is not known yet."""
+    ran: set[int] = set()
+
+    async def handler(job: Job) -> None:
+        ran.add(job.id)
+
+    async with working(dsn, handler) as (runtime, troubled):
+        job_id = await runtime.enqueue("work", {})
+        await eventually(lambda: job_id in ran)
+        troubled.silent = frozenset({slow})
+        asked = troubled.asked[statement(slow)]
+        if slow == "sweep_lanes":
+            await eventually(lambda: troubled.asked[statement(slow)] > asked, within=20)
+        owned = runtime._crew.territory.shards.owned
+        new = await runtime.enqueue("work", {}, EnqueueOptions(lane="new"))
+        await asyncio.sleep(2.5)  # longer than the lease of a shard
+        old = await runtime.enqueue("work", {})
+        await eventually(lambda: {old, new} <= ran, within=20)
+        assert runtime._crew.territory.shards.owned is owned, "none was lost meanwhile"
+
+
 @pytest.fixture
 def outside(dsn: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(dsn, autocommit=True) as connection:

@@ -320,3 +320,12 @@ def test_no_work_is_ever_stranded(backlog: list[tuple[int, int]]) -> None:
         if not asks:
             break
     assert sum(due.values()) == 0
+
+
+def test_what_an_older_read_says_of_a_lane_does_not_overwrite_a_newer_one() -> None:
+    book = book_of((1, None, 3))
+    book.learn(Lane(1, None, 3, 1, on=False, asked_at=2))
+    book.learn(Lane(1, None, 3, 1, on=True, asked_at=1))
+    assert book.ask(0.0, 10) == []
+    book.learn(Lane(1, None, 2, 1, on=True, asked_at=3))
+    assert [ask.slots for ask in book.ask(0.0, 10)] == [2]
