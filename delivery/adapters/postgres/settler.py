@@ -105,7 +105,8 @@ class Settler:
                 rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
             except Exception as error:
                 if isinstance(error, InvalidInput | Refused) or not isinstance(error, TidingsError):
-                    return await self._write_apart(batch, error)
+                    await self._write_apart(batch, error)
+                    return
                 if not failures:
                     log.warning("%d results cannot be written yet: %s", len(batch), error)
                 failures += 1
