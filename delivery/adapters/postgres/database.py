@@ -20,6 +20,7 @@ import migrations
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.pools import (
     CONNECT_TIMEOUT_S,
+    CONTEXT,
     KEEPALIVE,
     SESSION,
     Conn,
@@ -153,7 +154,7 @@ class Database:
         """Open one connection outside the pools, autocommit (for LISTEN)."""
         dsn = psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **_parts(self.dsn)})
         return await AsyncConnection.connect(
-            dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S
+            dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S, context=CONTEXT
         )
 
     @asynccontextmanager

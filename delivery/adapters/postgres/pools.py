@@ -7,10 +7,14 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, IsolationLevel
+from psycopg import AsyncConnection, IsolationLevel, adapters, pq
+from psycopg import errors as pg
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Loader
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 
@@ -36,6 +40,9 @@ KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count"
 #: How long a connection that nobody uses may take to show that it lives, in seconds.
 _CHECK_DEADLINE_S = 2.0
 
+#: The first and the last instant that there is in Python, whatever the zone it is then shown in.
+FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
 Conn = AsyncConnection[DictRow]
 
 
@@ -49,6 +56,39 @@ class Pool(AsyncConnectionPool[Conn]):
     async def check_connection(conn: Conn) -> None:
         with severed_after(conn, _CHECK_DEADLINE_S):
             await AsyncConnectionPool.check_connection(conn)
+
+
+class TimeLoader(Loader):
+    """Read a time as the driver does; one that Python has no word for (infinity, BC, past 9999) as the nearest it has.
+
+    Whoever writes a row by SQL may write such a time, and no reading of many rows may end on that one.
+    """
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._driver = _DRIVERS_TIME(oid, context)
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            loaded: datetime = self._driver.load(data)
+        except pg.DataError:
+            text = bytes(data)
+            return FIRST if text.startswith(b"-") or text.endswith(b"BC") else LAST
+        return loaded
+
+
+_TIME_OID = adapters.types["timestamptz"].oid
+_DRIVERS_TIME = adapters.get_loader(_TIME_OID, pq.Format.TEXT) or Loader
+#: With the driver's own ways, but for times.
+ADAPTERS = AdaptersMap(adapters)
+ADAPTERS.register_loader(_TIME_OID, TimeLoader)
+
+
+class _Context:
+    adapters, connection = ADAPTERS, None
+
+
+CONTEXT: AdaptContext = _Context()
 
 
 def session_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
@@ -79,7 +119,7 @@ def _options(settings: Mapping[str, str]) -> str:
 
 
 def _new_pool(parts: Mapping[str, Any], size: int, *, kwargs: Mapping[str, Any] | None = None, **more: Any) -> Pool:
-    fixed = {"autocommit": True, "row_factory": dict_row, "connect_timeout": CONNECT_TIMEOUT_S}
+    fixed = {"autocommit": True, "row_factory": dict_row, "connect_timeout": CONNECT_TIMEOUT_S, "context": CONTEXT}
     return Pool(
         psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **parts}),
         min_size=1,

@@ -27,4 +27,4 @@ SET state = 'running', lease = %(lease)s, lease_until = now() + %(lease_for)s, a
     lost = CASE WHEN state = 'running' THEN lost + 1 ELSE lost END
 WHERE id = ANY (ARRAY (SELECT id FROM picked))
 RETURNING id, lane, kind, args, attempt, spent, lost, max_attempts, run_at, created_at, memo, cancelled_by,
-          extract(epoch FROM now() - queued_at)::float8 AS age_s
+          extract(epoch FROM now() - least(greatest(queued_at, '0001-01-01 UTC'), now()))::float8 AS age_s

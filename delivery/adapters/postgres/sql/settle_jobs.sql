@@ -59,7 +59,7 @@ WITH r AS (
 )
 SELECT id, lane, NULL::float8 AS due_in_s, NULL::bigint AS held, (SELECT count(*) FROM rung) AS rung FROM gone
 UNION ALL
-SELECT id, lane, extract(epoch FROM run_at - clock_timestamp())::float8, NULL, 0 FROM back
+SELECT id, lane, extract(epoch FROM greatest(run_at, '0001-01-01 UTC') - clock_timestamp())::float8, NULL, 0 FROM back
 UNION ALL
 SELECT j.id, j.lane, NULL, j.lease, 0 FROM tidings.job AS j JOIN r ON r.id = j.id AND r.lease = j.lease
 WHERE j.id = ANY (ARRAY (SELECT id FROM r EXCEPT SELECT id FROM mine))

@@ -7,7 +7,8 @@ WITH RECURSIVE heads AS (
     SELECT job.lane, job.run_at FROM tidings.job WHERE job.lane > heads.lane ORDER BY job.lane, job.run_at, job.id LIMIT 1
   ) AS h
 )
-SELECT heads.lane, heads.run_at, extract(epoch FROM heads.run_at - now())::float8 AS due_in_s,
+SELECT heads.lane, heads.run_at,
+       extract(epoch FROM least(greatest(heads.run_at, now()), now() + interval '1 year') - now())::float8 AS due_in_s,
        l.id, l.owner_id, l.job_limit, l.is_on, l.is_cautious, coalesce(l.own_shard, l.id %% 64)::int AS shard,
        (extract(epoch FROM least(greatest(l.paused_until, now()), now() + interval '1 year') - now()))::float8 AS paused_s
 FROM heads JOIN tidings.lane AS l ON l.id = heads.lane >> 3
