@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -32,6 +33,9 @@ MAX_HEAD_BYTES = 16_384
 #: A delivery that met its endpoint just as it was disabled looks again after this, if its lane is on.
 _DISABLED_AGAIN = timedelta(seconds=5)
 
+#: What an answer asks for besides, pausing or disabling, may take so long: the answer is kept in any case.
+_AFTERMATH = timedelta(seconds=5)
+
 #: The endpoint kept us waiting until the deadline.
 _HUNG = {FaultCode.TIMEOUT, FaultCode.CONNECT_TIMEOUT}
 
@@ -58,10 +62,12 @@ class DeliverWorker:
         pause: Lanes,
         user_agent: str,
         jitter: Callable[[], float] = lambda: random.uniform(-1.0, 1.0),  # noqa: S311 - spreads load, hides nothing
+        aftermath: timedelta = _AFTERMATH,
     ) -> None:
         self._deliveries, self._channel, self._open_key = deliveries, channel, open_key
         self._disable, self._pause = disable, pause
         self._user_agent, self._jitter = user_agent, jitter
+        self._aftermath_s = aftermath.total_seconds()
 
     async def __call__(self, job: Job) -> Report:
         """Make one attempt of one delivery."""
@@ -112,9 +118,10 @@ class DeliverWorker:
         if not isinstance(verdict, Delivered | Permanent) or not verdict.disable:
             return verdict
         try:
-            await self._disable(parcel.endpoint, verdict.code)
-        except TidingsError as error:
-            return Ours(code=FaultCode.INTERNAL_ERROR.value, rule=f"the endpoint could not be disabled: {error}")
+            async with asyncio.timeout(self._aftermath_s):
+                await self._disable(parcel.endpoint, verdict.code)
+        except (TidingsError, TimeoutError) as error:
+            return Ours(code=FaultCode.INTERNAL_ERROR.value, rule=f"the endpoint could not be disabled: {_why(error)}")
         return verdict
 
     async def _concluded(self, job: Job, parcel: Parcel | None, answer: Answer, verdict: Verdict) -> Report:
@@ -139,9 +146,14 @@ class DeliverWorker:
 
     async def _try_pause(self, endpoint: Endpoint, pause: timedelta) -> None:
         try:
-            await self._pause(endpoint_lane(endpoint.id), pause)
-        except TidingsError as error:
-            log.warning("endpoint %s: its lane could not be paused: %s", endpoint.id, error)
+            async with asyncio.timeout(self._aftermath_s):
+                await self._pause(endpoint_lane(endpoint.id), pause)
+        except (TidingsError, TimeoutError) as error:
+            log.warning("endpoint %s: its lane could not be paused: %s", endpoint.id, _why(error))
+
+
+def _why(error: TidingsError | TimeoutError) -> str:
+    return str(error) or "the database did not do it in time"
 
 
 def _sendable(parcel: Parcel | None) -> Parcel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -60,6 +61,7 @@ class Bench:
     disabled: list[tuple[UUID, str]] = field(default_factory=list)
     paused: list[tuple[str, timedelta]] = field(default_factory=list)
     trouble: Exception | None = None  #: what disabling and pausing raise
+    stuck: bool = False  #: disabling and pausing wait for a lock that nobody gives back
 
     async def __call__(self, answer: Reply | Fault | RetryableError | PermanentError = SENT, **job: object) -> Report:
         """Make one attempt."""
@@ -72,6 +74,7 @@ class Bench:
             pause=self._pause,
             user_agent="Tidings/test",
             jitter=lambda: 0.0,
+            aftermath=timedelta(seconds=0.2 if self.stuck else 30),
         )
         return await worker(self.job(**job))
 
@@ -101,13 +104,17 @@ class Bench:
 
     async def _disable(self, endpoint: Endpoint, code: str) -> None:
         self.disabled.append((endpoint.id, code))
+        await self._meet_trouble()
+
+    async def _meet_trouble(self) -> None:
+        if self.stuck:
+            await asyncio.Event().wait()
         if self.trouble:
             raise self.trouble
 
     async def _pause(self, lane: str, pause: timedelta) -> None:
         self.paused.append((lane, pause))
-        if self.trouble:
-            raise self.trouble
+        await self._meet_trouble()
 
 
 @pytest.fixture
@@ -249,6 +256,25 @@ async def test_where_the_endpoint_cannot_be_disabled_now_the_delivery_is_tried_a
     assert caught.value.report is not None
     assert (caught.value.report.outcome, caught.value.report.code) == ("ours", "internal_error")
     assert "away" in (caught.value.report.rule or "")
+
+
+async def test_an_answer_is_kept_though_its_endpoint_cannot_be_disabled_in_time(bench: Bench) -> None:
+    bench.stuck = True
+    async with asyncio.timeout(30):
+        with pytest.raises(Snooze) as caught:
+            await bench(Reply(status=410))
+    assert caught.value.report is not None
+    assert (caught.value.report.status, caught.value.report.outcome) == (410, "ours")
+    assert "in time" in (caught.value.report.rule or "")
+
+
+async def test_an_answer_is_kept_though_its_lane_cannot_be_paused_in_time(bench: Bench) -> None:
+    bench.stuck = True
+    async with asyncio.timeout(30):
+        with pytest.raises(Snooze) as caught:
+            await bench(Reply(status=429, headers=((b"Retry-After", b"60"),)))
+    assert caught.value.report is not None
+    assert (caught.value.report.status, len(bench.paused)) == (429, 1)
 
 
 async def test_a_channel_of_ones_own_may_raise(bench: Bench) -> None:
