@@ -20,6 +20,13 @@ PULSE = Periodic(name="pulse", kind="work", every=seconds(1))
         ((kind(name=""),), ()),
         ((kind(limit=0),), ()),
         ((kind(max_attempts=0),), ()),
+        ((kind(limit=2**31),), ()),
+        ((kind(limit=True),), ()),
+        ((kind(limit=1.0),), ()),
+        ((kind(max_attempts=40_000),), ()),
+        ((kind(max_attempts="5"),), ()),
+        ((kind(name="x" * 256),), ()),
+        ((kind(queue="x" * 256),), ()),
         ((kind(timeout=seconds(0)),), ()),
         ((kind(max_age=seconds(0)),), ()),
         ((kind(),), (PULSE, PULSE)),
@@ -32,6 +39,13 @@ PULSE = Periodic(name="pulse", kind="work", every=seconds(1))
         "no-name",
         "limit",
         "max-attempts",
+        "limit-too-high",
+        "limit-no-int",
+        "limit-float",
+        "max-attempts-too-high",
+        "max-attempts-no-int",
+        "long-name",
+        "long-queue",
         "timeout",
         "max-age",
         "periodic-twice",
@@ -44,7 +58,7 @@ async def test_a_bad_declaration_is_refused(
     engine: Engine, kinds: tuple[JobKind, ...], periodics: tuple[Periodic, ...]
 ):
     with pytest.raises(ConfigurationError):
-        await engine.running(*kinds, periodics=periodics)
+        await engine.runtime(*kinds, periodics=periodics)
 
 
 @pytest.mark.parametrize("pace", [Pace(slots=0), Pace(connections=1), Pace(lease=0.0), Pace(share_lease=0.0)])

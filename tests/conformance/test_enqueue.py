@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timezone, tzinfo
+from os import urandom
 from typing import Any
 
 import pytest
@@ -170,6 +171,43 @@ async def test_a_time_without_a_zone_is_refused(engine: Engine):
     with pytest.raises(InvalidInput):
         await runtime.enqueue("work", {}, EnqueueOptions(run_at=datetime(2030, 1, 1)))
     assert await runtime.count(JobFilter()) == 0
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(-seconds(5 * 3600)), timezone(seconds(5 * 3600))])
+async def test_a_time_that_could_not_be_read_again_is_refused(engine: Engine, zone: tzinfo):
+    runtime = await engine.runtime(kind())
+    with pytest.raises(InvalidInput, match="9999"):
+        await runtime.enqueue("work", {}, EnqueueOptions(run_at=datetime(9999, 12, 31, 23, tzinfo=zone)))
+    assert await runtime.list(JobFilter()) == []
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(-seconds(5 * 3600)), timezone(seconds(5 * 3600))])
+async def test_the_first_of_all_times_is_due_now(engine: Engine, zone: tzinfo):
+    runtime = await engine.running(kind())
+    job_id = await runtime.enqueue("work", {}, EnqueueOptions(run_at=datetime.min.replace(tzinfo=zone)))
+    assert (await ended(runtime, job_id)).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"priority": priority} for priority in (4, -4, True, 1.0, "1", None, 2**70, [0])),
+        *({"lane": lane} for lane in ("x" * 256, urandom(10_000).hex(), 5, "a\0b", "\ud800")),
+        *({"owner_id": owner} for owner in ("x" * 256, 5)),
+    ],
+    ids=str,
+)
+async def test_options_that_cannot_be_kept_are_refused(engine: Engine, options: dict[str, Any]):
+    runtime = await engine.runtime(kind())
+    with pytest.raises(InvalidInput):
+        await runtime.enqueue("work", {}, EnqueueOptions(**options))
+
+
+async def test_the_longest_names_in_the_widest_characters_are_kept(engine: Engine):
+    wide = "".join(chr(0x10000 + ord(byte)) for byte in urandom(128).hex()[:255])
+    runtime = await engine.running(kind(name=wide))
+    for options in (EnqueueOptions(owner_id=wide), EnqueueOptions(lane=wide)):
+        assert (await ended(runtime, await runtime.enqueue(wide, {}, options))).state is JobState.COMPLETED
 
 
 async def test_a_lower_priority_number_runs_first_in_its_lane(engine: Engine):

@@ -38,6 +38,12 @@ async def test_the_order_of_arguments_does_not_matter(engine: Engine):
     assert await runtime.enqueue("work", {"b": {"d": 3, "c": 2}, "a": 1}, UNIQUE) == first
 
 
+async def test_keys_that_json_writes_as_text_are_compared_as_text(engine: Engine):
+    runtime = await engine.runtime(kind())
+    first = await runtime.enqueue("work", {1: 1, "a": {2: 2, "b": None}}, UNIQUE)  # type: ignore[dict-item]
+    assert await runtime.enqueue("work", {"a": {"b": None, "2": 2}, "1": 1}, UNIQUE) == first
+
+
 async def test_other_arguments_or_another_kind_make_another_job(engine: Engine):
     runtime = await engine.runtime(kind(), kind(name="other"))
     ids = [

@@ -48,7 +48,7 @@ def mapped(refused: type[InvalidInput] = InvalidInput) -> Iterator[None]:
 
 def translate(error: Exception, refused: type[InvalidInput] = InvalidInput) -> TidingsError:
     """Return our error for one of psycopg's."""
-    if isinstance(error, psycopg.DataError):
+    if isinstance(error, psycopg.DataError | pg.ProgramLimitExceeded):  # of any kind, or longer than an index takes
         return refused(f"the database cannot keep this value: {_primary(error)}")
     state = getattr(error, "sqlstate", None) or ""
     if state in OWN_STATES:

@@ -15,6 +15,7 @@ from psycopg.rows import DictRow, dict_row
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.faults import mapped
+from delivery.adapters.postgres.pools import LAST
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import Conflict, InvalidInput
 from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JsonObject, NewJob
@@ -23,6 +24,8 @@ from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, Jso
 JOBS_CHANNEL = "tidings_jobs"
 _PAYLOAD_BYTES = 7_000
 _PRIORITIES = range(-3, 4)
+#: Of a lane's and an owner's name: with a kind's, it still fits into an index, whatever the characters.
+_MOST_CHARACTERS = 255
 #: The statement that adds what does not stand yet, and the one that finds what stands.
 _BY_IDENTITY = ("enqueue_by_identity", "find_by_identity")
 _BY_KEY = ("enqueue_by_key", "find_by_key")
@@ -36,15 +39,18 @@ class Lanes:
         self._ids: dict[str, int] = {}
         self._owners: dict[str, str | None] = {}
 
-    async def ids(self, wanted: Mapping[str, tuple[str | None, JobKind]]) -> dict[str, int]:
+    async def ids(
+        self, wanted: Mapping[str, tuple[str | None, JobKind]], tx: AsyncConnection[Any] | None = None
+    ) -> dict[str, int]:
         """Return the ids of lanes given as key -> (owner, kind), making those that are missing.
 
-        Made in a transaction of its own, so that a caller's rollback leaves no id behind that is not there; from
+        Read on the caller's connection, where there is one. Made in a transaction of its own, so that a caller's
+        rollback leaves no id behind that is not there, and no caller waits until another's transaction ends; from
         the other pool, so that callers who hold all connections of theirs do not wait for one another.
         """
         missing = [key for key in wanted if key not in self._ids]
         if missing:
-            await self._read(missing)
+            await self._read(missing, tx)
             missing = [key for key in missing if key not in self._ids]
         if missing:
             kinds = [wanted[key][1] for key in missing]
@@ -70,8 +76,13 @@ class Lanes:
             await self._read([key])
         return self._ids.get(key)
 
-    async def _read(self, keys: Sequence[str]) -> None:
-        rows = await self._database.fetch(statement("read_lane_ids"), {"keys": list(keys)}, quick=True)
+    async def _read(self, keys: Sequence[str], tx: AsyncConnection[Any] | None = None) -> None:
+        parameters = {"keys": list(keys)}
+        if tx is None:
+            rows = await self._database.fetch(statement("read_lane_ids"), parameters, quick=True)
+        else:
+            with mapped():
+                rows = await _rows(tx, "read_lane_ids", parameters)
         self._ids |= {row["key"]: row["id"] for row in rows}
         self._owners |= {row["key"]: row["owner_id"] for row in rows}
 
@@ -120,12 +131,9 @@ class PostgresJobs:
         lanes: dict[str, tuple[str | None, JobKind]] = {}
         for job in jobs:
             kind = self._find(job.kind)
-            if job.options.priority not in _PRIORITIES:
-                raise InvalidInput(f"priority {job.options.priority} is not within -3 and 3")
-            if job.options.run_at is not None and job.options.run_at.tzinfo is None:
-                raise InvalidInput("run_at has no time zone: pass an aware datetime, such as datetime.now(UTC)")
+            _check(job.options)
             lanes.setdefault(_lane(job), (job.options.owner_id, kind))
-        ids = await self._lanes.ids(lanes)
+        ids = await self._lanes.ids(lanes, self._tx)
         return [
             _Placed(
                 position,
@@ -136,6 +144,23 @@ class PostgresJobs:
             )
             for position, job in enumerate(jobs)
         ]
+
+
+def _check(options: EnqueueOptions) -> None:
+    """Refuse what cannot be kept, or not be read again."""
+    if type(options.priority) is not int or options.priority not in _PRIORITIES:
+        raise InvalidInput(f"priority {options.priority!r} is no int within -3 and 3")
+    for what, name in (("lane", options.lane), ("owner_id", options.owner_id)):
+        if name is not None and not isinstance(name, str):
+            raise InvalidInput(f"{what} is no text: {type(name).__name__}")
+        if name is not None and len(name) > _MOST_CHARACTERS:
+            raise InvalidInput(f"{what} is {len(name)} characters long, the most is {_MOST_CHARACTERS}: shorten it")
+    if options.run_at is None:
+        return
+    if options.run_at.utcoffset() is None:
+        raise InvalidInput("run_at has no time zone: pass an aware datetime, such as datetime.now(UTC)")
+    if options.run_at > LAST:
+        raise InvalidInput(f"run_at is past the year 9999 in UTC: pass a time before {LAST:%Y-%m-%d}")
 
 
 def _lane(job: NewJob) -> str:
@@ -198,7 +223,8 @@ def _identities(placed: Sequence[_Placed]) -> dict[str, Any]:
 
 
 def _digest(placed: _Placed) -> bytes:
-    canonical = json.dumps(placed.job.args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    kept = json.loads(placed.args)  # whose keys are text, and each there once
+    canonical = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(f"{placed.kind.name}\n{canonical}".encode()).digest()
 
 

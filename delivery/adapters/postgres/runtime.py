@@ -44,6 +44,8 @@ log = logging.getLogger("tidings.worker")
 SMALLEST_POOL = 2
 DONE_CHANNEL = "tidings_done"
 _LONGEST_PAUSE = timedelta(days=365)
+#: What the columns of a job kind's numbers take, and its name in an index beside an owner's.
+_MOST_AT_ONCE, _MOST_TRIES, _LONGEST_NAME = 2**31 - 1, 2**15 - 1, 255
 
 
 class PostgresRuntime(PostgresInspector):
@@ -209,11 +211,7 @@ def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[st
     if twice:
         raise ConfigurationError(f"declared twice: {', '.join(sorted(twice))}")
     for kind in kinds:
-        shortest = min(kind.timeout, kind.timeout if kind.max_age is None else kind.max_age)
-        if not kind.name or kind.max_attempts < 1 or kind.limit < 1 or shortest <= timedelta(0):
-            raise ConfigurationError(
-                f"job kind {kind.name!r} needs a name, and max_attempts, limit, timeout and max_age above 0"
-            )
+        _check_kind(kind)
     known = {kind.name: kind for kind in kinds}
     for periodic in periodics:
         if not periodic.name or periodic.kind not in known:
@@ -223,3 +221,19 @@ def _checked(kinds: Sequence[JobKind], periodics: Sequence[Periodic]) -> dict[st
         if periodic.every < timedelta(seconds=0.1):
             raise ConfigurationError(f"periodic {periodic.name!r} must not tick more than ten times a second")
     return known
+
+
+def _check_kind(kind: JobKind) -> None:
+    for what, number, most in (
+        ("limit", kind.limit, _MOST_AT_ONCE),
+        ("max_attempts", kind.max_attempts, _MOST_TRIES),
+    ):
+        if type(number) is not int or not 1 <= number <= most:
+            raise ConfigurationError(f"job kind {kind.name[:99]!r}: {what} {number!r} is no int within 1 and {most}")
+    if max(len(kind.name), len(kind.queue)) > _LONGEST_NAME:
+        raise ConfigurationError(
+            f"the name or the queue of job kind {kind.name[:99]!r} is longer than {_LONGEST_NAME} characters"
+        )
+    shortest = min(kind.timeout, kind.timeout if kind.max_age is None else kind.max_age)
+    if not kind.name or shortest <= timedelta(0):
+        raise ConfigurationError(f"job kind {kind.name!r} needs a name, and timeout and max_age above 0")

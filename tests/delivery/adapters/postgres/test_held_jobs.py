@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import psycopg
@@ -11,7 +12,7 @@ import pytest
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
-from delivery.jobs import Job, JobKind, JobState, NewJob
+from delivery.jobs import EnqueueOptions, Job, JobKind, JobState, NewJob
 from tests.conformance.patience import eventually
 
 SECOND = timedelta(seconds=1)
@@ -58,3 +59,23 @@ async def test_one_job_that_is_held_costs_no_other_its_lease_or_its_result(dsn: 
         await database.close()
     del starts["held"]
     assert (set(starts.values()), cut_off) == ({1}, [])
+
+
+async def test_a_caller_who_has_the_last_connection_enqueues_on_a_lane_that_stands(dsn: str) -> None:
+    """As behind a pooler of few sessions: the transaction that asks for a lane's id must not wait for itself."""
+
+    async def nothing(_job: Job) -> None: ...
+
+    kind = JobKind(name="work", handler=nothing)
+    async with AsyncExitStack() as stack:
+        maker, asker = Database(dsn), Database(dsn, size=1)
+        for database in (maker, asker):
+            await database.open()
+            stack.push_async_callback(database.close)
+        await PostgresRuntime(maker, [kind]).enqueue("work", {}, EnqueueOptions(lane="a"))
+        runtime = PostgresRuntime(asker, [kind])
+        while asker.quick.get_stats().get("pool_available", 0) or asker.quick.get_stats()["pool_size"] < 4:
+            await stack.enter_async_context(asker.quick.connection())
+        async with asker.transaction() as tx:
+            job_id = await runtime.with_(tx).enqueue("work", {}, EnqueueOptions(lane="a"))
+        assert (await PostgresRuntime(maker, [kind]).get(job_id)).lane == "a"
