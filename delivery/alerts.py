@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from delivery.jobs import UNKNOWN_KIND
 from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, Status
 
 
@@ -95,6 +96,7 @@ def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
             message=f"due: {_counted(due, 'job')}, the oldest ({kind}) for {_span(age)}",
             advice="`tidings deliveries list --state pending` shows whose; a slow endpoint, or too few workers",
         )
+    yield from _put_off(status)
     if status.discarded > limits.discarded * status.settled:
         share = status.discarded / status.settled
         yield Alert(
@@ -116,6 +118,29 @@ def _handler(kind: KindStatus, at: datetime, limits: Limits) -> Iterator[Alert]:
             message=f"due for the handler {name}: {_counted(kind.due, 'job')}, the oldest for {_span(age)}",
             advice=f"does a process with it run? If not, `tidings subscriptions remove {name}`, --owner or --platform",
         )
+
+
+def _put_off(status: Status) -> Iterator[Alert]:
+    for each in status.put_off:
+        what = f"{_counted(each.number, 'job')} of {each.kind}, the oldest since {_span(status.at - each.since)}"
+        if each.code == UNKNOWN_KIND:
+            yield Alert(
+                code="unknown_kind",
+                message=f"nobody who claims them declared their kind: {what}",
+                advice="start a process that declares it, or `tidings jobs cancel`; at their greatest age they expire",
+            )
+        else:
+            yield Alert(
+                code="jobs_put_off",
+                message=f"tried in vain, with no attempt spent ({each.code}): {what}",
+                advice=_IN_VAIN.get(each.code, "`tidings jobs list --state retryable` finds them; the log says why"),
+            )
+
+
+_IN_VAIN = {
+    "unreadable_key": "give every process the TIDINGS_KEYS that sealed the secret; `tidings keys list` counts by key",
+    "snoozed": "their handler snoozes them; see why in what it does",
+}
 
 
 def _database(status: Status, limits: Limits) -> Iterator[Alert]:

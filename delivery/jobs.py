@@ -18,6 +18,9 @@ from delivery.attempts import Attempt, Report
 JobId = int
 JsonObject = dict[str, Any]
 
+#: The code of a job that a process claimed to which nobody had declared its kind.
+UNKNOWN_KIND = "unknown_kind"
+
 
 class JobState(StrEnum):
     """Every state a job can be in; nothing else, in code, SQL and text."""

@@ -37,6 +37,16 @@ class KindStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutOff:
+    """Jobs of one kind that wait for long although they were tried, and that spent no attempt."""
+
+    kind: str
+    code: str  #: why, as of the last try; `snoozed` where a handler gave none
+    number: int  #: among the oldest `MOST_COUNTED` jobs
+    since: datetime  #: when the first of them was enqueued
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSize:
     """How much space one table takes, its partitions summed, in bytes."""
 
@@ -81,6 +91,7 @@ class Status:
     skew: timedelta  #: how far the database's clock is ahead of this process's
     outbox: OutboxStatus
     kinds: Sequence[KindStatus]
+    put_off: Sequence[PutOff]  #: the most first
     settled: int  #: deliveries that ended within the last hour
     discarded: int  #: of these
     workers: int  #: processes that run jobs

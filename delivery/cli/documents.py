@@ -204,6 +204,10 @@ def status(one: Status) -> JsonObject:
         "poisoned_events": one.outbox.poisoned,
         "due_jobs": sum(each.due for each in one.kinds),
         "jobs": [kind_status(each) for each in one.kinds],
+        "put_off": [
+            {"kind": each.kind, "code": each.code, "number": each.number, "since": moment(each.since)}
+            for each in one.put_off
+        ],
         "settled_last_hour": one.settled,
         "discarded_last_hour": one.discarded,
         "upkeep": [_upkeep(each) for each in one.upkeep],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from delivery.alerts import Alert, Limits, alerts
-from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, Status, UpkeepStatus
+from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, PutOff, Status, UpkeepStatus
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -21,6 +21,7 @@ def status(**given: Any) -> Status:
         "skew": timedelta(0),
         "outbox": outbox(),
         "kinds": [],
+        "put_off": [],
         "settled": 0,
         "discarded": 0,
         "workers": 2,
@@ -41,6 +42,10 @@ def outbox(waiting: int = 0, age: timedelta | None = None, poisoned: int = 0) ->
 
 def due(number: int, age: timedelta, kind: str = "webhook.deliver") -> KindStatus:
     return KindStatus(kind=kind, due=number, oldest_due=NOW - age, ended={})
+
+
+def put_off(code: str) -> PutOff:
+    return PutOff(kind="report", code=code, number=1500, since=NOW - 10 * 24 * HOUR)
 
 
 def held(held: timedelta | None, transactions: int = 3, what: str = "session") -> Holder:
@@ -108,6 +113,13 @@ WRONG: dict[str, list[tuple[Status, str]]] = {
     "clock_skew": [
         (status(skew=61 * SECOND), "the database's clock is 61 s ahead of this machine's"),
         (status(skew=-5 * MINUTE), "the database's clock is 5 min behind this machine's"),
+    ],
+    "unknown_kind": [
+        (status(put_off=[put_off("unknown_kind")]), "their kind: 1500 jobs of report, the oldest since 10 d")
+    ],
+    "jobs_put_off": [
+        (status(put_off=[put_off("unreadable_key")]), "no attempt spent (unreadable_key): 1500 jobs of report"),
+        (status(put_off=[put_off("internal_error")]), "no attempt spent (internal_error): 1500 jobs of report"),
     ],
     "times_ahead": [
         (status(leases_ahead=65), "was ahead once; in the future lie: 65 leases"),

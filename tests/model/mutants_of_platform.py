@@ -162,8 +162,8 @@ PROMISES = (
     Mutant(
         "what waits and is never claimed expires",
         f"{SQL}expire_jobs.sql",
-        "job.kind LIKE 'handler.%%' THEN %(handlers_until)s::timestamptz",
-        "job.kind LIKE 'handler.%%' AND %(handlers_until)s::timestamptz IS NULL THEN now()",
+        "job.kind LIKE 'handler.%%' THEN %(others_until)s::timestamptz",
+        "job.kind LIKE 'handler.%%' AND %(others_until)s::timestamptz IS NULL THEN now()",
         [f"{OF_POSTGRES}test_upkeep.py::test_jobs_of_a_handler_that_nobody_runs_expire_like_those_of_others"],
     ),
 )

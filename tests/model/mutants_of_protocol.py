@@ -160,7 +160,7 @@ PROTOCOL_OF_JOBS = (
     Mutant(
         "a shard is taken only once its lease is over",
         f"{SQL}grab_shards.sql",
-        "until <= now() AND ",
+        "(until <= now() OR until > now() + interval '2 hours') AND ",
         "",
         [PROTOCOL],
     ),

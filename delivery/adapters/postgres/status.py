@@ -18,12 +18,15 @@ from delivery.status import (
     Holder,
     KindStatus,
     OutboxStatus,
+    PutOff,
     Status,
     TableSize,
     UpkeepStatus,
 )
 
 HOUR = timedelta(hours=1)
+#: Jobs that spend no attempt are told of after this, so many kinds and codes of them.
+PUT_OFF_FOR, MOST_TOLD = timedelta(minutes=15), 20
 #: Jobs that ended within the hour are counted up to this.
 MOST_ENDED = 500_000
 
@@ -49,6 +52,10 @@ class PostgresStatus:
             skew=skew,
             outbox=await read_outbox(self._database),
             kinds=await self._read_kinds(ended),
+            put_off=[
+                PutOff(**row)
+                for row in await self._fetch("find_put_off", most=MOST_COUNTED, after=PUT_OFF_FOR, limit=MOST_TOLD)
+            ],
             settled=sum(deliveries.values()),
             discarded=deliveries.get("discarded", 0),
             workers=presence["workers"],

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.settler import Result
 from delivery.attempts import Report
-from delivery.jobs import Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze, default_backoff
+from delivery.jobs import UNKNOWN_KIND, Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze, default_backoff
 
 log = logging.getLogger("tidings.jobs")
 
@@ -69,13 +69,20 @@ def refusal(flight: Flight, kind: JobKind | None) -> Result | None:
     if row["cancelled_by"] is not None:
         return Result(**base, state="cancelled", reason=row["cancelled_by"])
     if kind is None:
-        log.warning("job %d is of kind %s, which nobody declared to this process", row["id"], row["kind"])
-        return Result(**base, state="retryable", delay_s=UNKNOWN_AGAIN_S, memo=row["memo"])
+        _tell_unknown(row["kind"])
+        report = Report(code=UNKNOWN_KIND)
+        return Result(**base, state="retryable", delay_s=UNKNOWN_AGAIN_S, memo=row["memo"], report=report)
     if row["lost"] >= MOST_LOST:
         return Result(**base, state="discarded", reason="crashes_worker")
     if kind.max_age is not None and row["age_s"] > kind.max_age.total_seconds():
         return Result(**base, state="discarded", reason="expired")
     return None
+
+
+@lru_cache(maxsize=1000)
+def _tell_unknown(kind: str) -> None:
+    """Say it once a kind and process; the status tells how many jobs wait for it."""
+    log.warning("jobs are of kind %s, which nobody declared to this process", kind)
 
 
 class _Broken(Exception):

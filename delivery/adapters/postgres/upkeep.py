@@ -64,7 +64,7 @@ class UpkeepSettings:
     retention: timedelta | None = timedelta(days=30)
     states: Mapping[JobState, timedelta | None] = field(default_factory=dict)  #: of what ended in a state
     jobs: timedelta | None = timedelta(hours=24)  #: of completed jobs of other kinds than deliveries
-    max_age: timedelta | None = None  #: of jobs of handlers that this process does not know, as of those it does
+    max_age: timedelta | None = None  #: of jobs of kinds that this process does not know
     lease: timedelta = LEASE  #: of a claimed job, as the runtime's
 
     def kept(self, state: JobState) -> timedelta | None:
@@ -90,8 +90,8 @@ def upkeep(
         return _report(await cleanup(database, settings, kinds))
 
     async def end(_job: Job) -> Report:
-        limits = {kind.name: kind.max_age for kind in kinds if kind.max_age is not None}
-        return _report(await expire(database, limits, handlers=settings.max_age, lease=settings.lease))
+        limits = {kind.name: kind.max_age for kind in kinds}
+        return _report(await expire(database, limits, others=settings.max_age, lease=settings.lease))
 
     longest = LONGEST_RUN + timedelta(minutes=5)
     declared = [
@@ -174,18 +174,18 @@ async def _forget_events(sweep: _Sweep, database: Database, span: timedelta, now
 
 async def expire(
     database: Database,
-    limits: Mapping[str, timedelta],
+    limits: Mapping[str, timedelta | None],
     *,
-    handlers: timedelta | None = None,
+    others: timedelta | None = None,
     lease: timedelta = LEASE,
     now: datetime | None = None,
 ) -> Counter[str]:
     """Discard jobs of the kinds in `limits` that are older than it says and do not run; returns how many.
 
-    A claim discards them, too; but jobs of a lane that is paused or off are never claimed, nor those of handlers that
-    no process runs any more: `handlers` is the limit of those that are not in `limits`.
+    A claim discards them, too; but jobs of a lane that is paused or off are never claimed, nor those of kinds that
+    no process runs any more: `others` is the limit of those that are not in `limits`. None = no limit.
     """
-    ages = [*limits.values(), *([] if handlers is None else [handlers])]
+    ages = [age for age in (*limits.values(), others) if age is not None]
     if not ages:
         return Counter()
     now = now or await database_now(database)
@@ -195,8 +195,8 @@ async def expire(
         "expire_jobs",
         {
             "kinds": list(limits),
-            "until": [now - limit for limit in limits.values()],
-            "handlers_until": None if handlers is None else now - handlers,
+            "until": [None if limit is None else now - limit for limit in limits.values()],
+            "others_until": None if others is None else now - others,
             "lease_for": lease,
             "after_id": 0,
         },

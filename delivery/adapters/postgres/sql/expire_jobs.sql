@@ -1,5 +1,5 @@
 -- Discard jobs that are older than their kind may get and do not run, parked and paused ones too, as `expired`.
--- So are those of handlers that are not named: it may be that no process runs them any more.
+-- So are those of kinds that are not named: it may be that no process runs them any more. NULL = no limit.
 -- A walk by id, oldest first; returns where it is and the oldest it saw. Index: job_pkey.
 -- A job whose lease ran out does not run: its last try is kept as `lost`, as a claim would.
 WITH walked AS MATERIALIZED (
@@ -7,9 +7,7 @@ WITH walked AS MATERIALIZED (
 ), picked AS MATERIALIZED (
   SELECT job.id FROM tidings.job
   LEFT JOIN unnest(%(kinds)s::text[], %(until)s::timestamptz[]) AS k (kind, until) ON k.kind = job.kind
-  WHERE job.queued_at < coalesce(
-      k.until, CASE WHEN k.kind IS NULL AND job.kind LIKE 'handler.%%' THEN %(handlers_until)s::timestamptz END
-    )
+  WHERE job.queued_at < CASE WHEN k.kind IS NULL THEN %(others_until)s::timestamptz ELSE k.until END
     AND job.id = ANY (ARRAY (SELECT id FROM walked)) AND (job.lease_until IS NULL OR job.lease_until <= now())
   ORDER BY job.id FOR UPDATE OF job SKIP LOCKED
 ), gone AS (

@@ -267,3 +267,21 @@ async def test_what_somebody_holds_is_not_taken_however_long_the_lease(
     lead = {"name": "pulse", "holder": uuid4(), "lease_for": lease}
     assert await database.fetch(statement("grab_shards"), shards) == []
     assert await database.fetch(statement("lead"), lead) == []
+
+
+async def test_a_kind_that_nobody_declares_is_logged_once_and_told(
+    make: Make, outside: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await make(kind(Script(), "forgotten"), start=False)
+    await before.enqueue_many([NewJob(kind="forgotten", args={"n": n}) for n in range(9)])
+    with caplog.at_level(logging.WARNING, logger="tidings.jobs"):
+        await make(kind(Script()))
+
+        async def looked_at() -> bool:
+            [[n]] = outside.execute("SELECT count(*) FROM tidings.job WHERE code = 'unknown_kind' AND attempt = 0")
+            return bool(n == 9)
+
+        await eventually(looked_at)
+    assert [record.getMessage() for record in caplog.records if "forgotten" in record.getMessage()] == [
+        "jobs are of kind forgotten, which nobody declared to this process"
+    ]

@@ -127,6 +127,35 @@ async def test_who_is_there_is_told_by_beats(database: Database, ledger: Ledger)
     assert (await read(database)).is_led
 
 
+@pytest.mark.parametrize(
+    ("code", "attempt", "spent", "told"),
+    [
+        ("unreadable_key", 1, 0, "jobs_put_off"),
+        (None, 2, 0, "jobs_put_off"),
+        ("unknown_kind", 0, 0, "unknown_kind"),
+        ("http_429", 3, 0, None),
+        ("http_500", 3, 3, None),
+        (None, 0, 0, None),
+    ],
+)
+async def test_jobs_that_are_tried_in_vain_for_long_are_told(
+    database: Database, ledger: Ledger, now: datetime, code: str | None, attempt: int, spent: int, told: str | None
+):
+    for age in (10 * DAY, 9 * DAY, MINUTE):
+        ledger.job(now - age, kind="report", lane="reports")
+    ledger.execute(
+        "UPDATE tidings.job SET state = 'retryable', run_at = now() + interval '1 minute', code = %(code)s,"
+        " attempt = %(attempt)s, spent = %(spent)s",
+        code=code,
+        attempt=attempt,
+        spent=spent,
+    )
+    status = await read(database)
+    found = [(each.kind, each.code, each.number, each.since) for each in status.put_off]
+    assert found == ([("report", code or "snoozed", 2, now - 10 * DAY)] if told else [])
+    assert [alert.code for alert in alerts(status)] == ([told] if told else [])
+
+
 async def test_who_was_there_while_the_clock_was_ahead_is_counted_apart(database: Database, ledger: Ledger):
     ledger.execute("INSERT INTO tidings.worker VALUES (1, now() + '30 days')")
     ledger.execute("INSERT INTO tidings.relay VALUES (1, now() + '30 days')")

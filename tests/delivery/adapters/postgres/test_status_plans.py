@@ -21,6 +21,7 @@ HOUR = timedelta(hours=1)
 PARAMETERS: dict[str, dict[str, Any]] = {
     "count_outbox": {"poison_at": POISON_AT, "most": 10_000},
     "count_due": {"most": 10_000},
+    "find_put_off": {"most": 10_000, "after": HOUR, "limit": 20},
     "count_ended": {"since": NOW - HOUR, "most": 500_000},
     "read_upkeep": {"names": ["tidings.cleanup"]},
     "find_failing": {"since": NOW - HOUR, "kind": DELIVER, "most": 100_000, "limit": 20},
@@ -73,6 +74,7 @@ def test_no_look_reads_a_large_table_whole(full: Ledger):
         assert whole & large <= FRONT.get(name, set()), name
         used[name] = {node["Index Name"] for node in found if "Index Name" in node}
     assert {"outbox_failed", "outbox_pkey"} <= used["count_outbox"]
+    assert "job_pkey" in used["find_put_off"]
     assert "job_due" in used["count_due"]
     assert any("finished_at" in index for index in used["count_ended"])
     assert any("started_at" in index for index in used["find_failing"])

@@ -245,16 +245,18 @@ async def test_a_job_of_a_kind_without_a_limit_never_expires(database: Database,
     assert ledger.has("job", job)
 
 
-async def test_jobs_of_a_handler_that_nobody_runs_expire_like_those_of_others(database: Database, ledger: Ledger):
+async def test_jobs_of_a_kind_that_nobody_runs_expire_too(database: Database, ledger: Ledger):
     """They are never claimed, and nobody is there to say how old they may get."""
     young = ledger.job(NOON - 13 * DAY, kind="handler.gone")
     old = ledger.job(NOON - 15 * DAY, kind="handler.gone")
     patient = ledger.job(NOON - 15 * DAY, kind="handler.known")
-    other = ledger.job(NOON - 15 * DAY, kind="report")
-    limits = {"handler.known": 30 * DAY}
-    assert await expire(database, limits, handlers=14 * DAY, now=NOON) == {"jobs expired": 1}
-    assert ledger.execute("SELECT id, state, reason FROM tidings.job_done") == [(old, "discarded", "expired")]
-    assert all(ledger.has("job", job) for job in (young, patient, other))
+    ageless = ledger.job(NOON - 15 * DAY, kind="ageless")
+    gone = ledger.job(NOON - 15 * DAY, kind="report")
+    limits = {"handler.known": 30 * DAY, "ageless": None}
+    assert await expire(database, limits, others=14 * DAY, now=NOON) == {"jobs expired": 2}
+    found = ledger.execute("SELECT id, state, reason FROM tidings.job_done ORDER BY id")
+    assert found == [(old, "discarded", "expired"), (gone, "discarded", "expired")]
+    assert all(ledger.has("job", job) for job in (young, patient, ageless))
     assert not await expire(database, limits, now=NOON)
 
 

@@ -27,7 +27,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "expire_jobs": {
         "kinds": ["x"],
         "until": [NOON],
-        "handlers_until": NOON,
+        "others_until": NOON,
         "lease_for": timedelta(0),
         "after_id": 0,
     },
