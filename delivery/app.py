@@ -17,7 +17,7 @@ from uuid import UUID
 from delivery import handlers as handler_kinds
 from delivery.adapters import keyfile
 from delivery.adapters.embedded import EmbeddedPostgres
-from delivery.adapters.http import LOCAL, Egress, Guard, HttpChannel, SystemResolver, blocked_url
+from delivery.adapters.http import LOCAL, Egress, Guard, HttpChannel, SystemResolver, blocked_url, check_identity
 from delivery.adapters.postgres.database import Database, Deadlines, migrate
 from delivery.adapters.postgres.event_log import PostgresEventLog
 from delivery.adapters.postgres.listener import Listener
@@ -143,7 +143,7 @@ class _Parts:
         self.log = PostgresEventLog(database)
         self.outbox = PostgresOutbox(database)
         self.sealed = PostgresSealed(database)
-        self.parcels = PostgresDeliveries(database, self.vault.open_headers)
+        self.parcels = PostgresDeliveries(database, self.vault.open_credentials)
         self.deliver = DeliverWorker(
             self.parcels,
             self.channel,
@@ -172,6 +172,7 @@ class _Parts:
             self.unit,
             seal=self.vault.seal_key,
             open_key=self.vault.open_key,
+            check_tls=check_identity,
             check_keys=self.check_keys,
             gate=self._gate,
             jobs=self.runtime,
@@ -293,12 +294,10 @@ class _Parts:
     async def _gate(self, url: str, owner_id: str) -> str | None:
         await self.read_switches()
         blocked = await blocked_url(url, owner_id, guard=self.guard, resolver=self.resolver, proxy=self.egress.proxy)
-        if blocked is None:
-            return None
-        return f"{urlsplit(url).hostname} is not allowed: {blocked.reason}"
+        return None if blocked is None else f"{urlsplit(url).hostname} is not allowed: {blocked.reason}"
 
     def _store_on(self, tx: Any) -> Store:
-        return PostgresStore(tx, self.vault.seal_headers, self.vault.open_headers)
+        return PostgresStore(tx, self.vault.seal_credentials, self.vault.open_credentials)
 
     # What the worker asks for ----------------------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from subscriptions.model import TlsIdentity
+
 #: How much of a response body is read and kept, in raw bytes; it is never inflated.
 MAX_REPLY_BYTES = 16_384
 #: How much of a response head is kept.
@@ -45,7 +47,7 @@ class FaultCode(StrEnum):
     PROXY_REFUSED = "proxy_refused"  # the egress proxy will not go there
     PROXY_FAILED = "proxy_failed"  # ours: the egress proxy is away, or wants other credentials
     CHANNEL_BUSY = "channel_busy"  # ours: no free slot to send from within the deadline
-    UNREADABLE_KEY = "unreadable_key"  # ours: a sealed key cannot be opened
+    UNREADABLE_KEY = "unreadable_key"  # ours: a sealed key cannot be opened, or its certificate cannot be used
     INTERNAL_ERROR = "internal_error"  # ours: a bug; never the endpoint's fault
 
 
@@ -58,6 +60,7 @@ class Message:
     headers: tuple[tuple[str, str], ...]  #: in sending order, names lower case
     body: bytes
     timeout: timedelta  #: total, from DNS to the last byte
+    tls: TlsIdentity | None = None  #: no connection is shared over two of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

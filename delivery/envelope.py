@@ -10,25 +10,41 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import assert_never
+from urllib.parse import quote
 
 from delivery.channels import Reply
 from delivery.events import Event
 from subscriptions.headers import is_reserved
-
-#: Of every body that `body` builds.
-CONTENT_TYPE = "application/json"
+from subscriptions.model import PayloadFormat
 
 #: Put where a reply echoes a custom header's value, and the length below which it is no secret.
 MASK, SHORTEST_MASKED = b"[hidden]", 6
 
+#: What stands in a header as it is; the rest is percent-encoded: space, double quote, percent, and all but ASCII.
+_PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
 Headers = tuple[tuple[str, str], ...]
 
 
-def body(event: Event) -> bytes:
-    """Build `{"id","type","subject","timestamp","data"}`, in this order, with no spaces of our own.
+def written(event: Event, format: PayloadFormat) -> tuple[bytes, Headers]:
+    """Write an event as its receiver wants it: the body, and the headers that say what it is.
 
     The same event always gives the same bytes, so that every try carries the same message.
     """
+    match format:
+        case PayloadFormat.ENVELOPE:
+            return body(event), (("content-type", "application/json"),)
+        case PayloadFormat.CLOUDEVENTS:
+            return _structured(event), (("content-type", "application/cloudevents+json; charset=utf-8"),)
+        case PayloadFormat.RAW:
+            return event.data.encode(), (("content-type", "application/json"), *_binary(event))
+        case _:
+            assert_never(format)
+
+
+def body(event: Event) -> bytes:
+    """Build `{"id","type","subject","timestamp","data"}`, in this order, with no spaces of our own."""
     subject = "null" if event.subject is None else _quoted(event.subject)
     head = (
         f'{{"id":"{event.id}","type":{_quoted(event.type)},"subject":{subject},'
@@ -37,15 +53,41 @@ def body(event: Event) -> bytes:
     return b"".join((head.encode(), event.data.encode(), b"}"))
 
 
+def _attributes(event: Event) -> list[tuple[str, str]]:
+    """List the event's attributes in CloudEvents. Source: CloudEvents 1.0.2, section 3."""
+    found = [
+        ("specversion", "1.0"),
+        ("id", str(event.id)),
+        ("source", f"/tidings/{quote(event.owner_id, safe='')}"),
+        ("type", event.type),
+        ("time", _timestamp(event.occurred_at)),
+    ]
+    if event.subject:
+        found.append(("subject", event.subject))
+    if event.traceparent is not None:
+        found.append(("traceparent", event.traceparent))
+    return found
+
+
+def _structured(event: Event) -> bytes:
+    attributes = "".join(f'"{name}":{_quoted(value)},' for name, value in _attributes(event))
+    return b"".join((f'{{{attributes}"datacontenttype":"application/json","data":'.encode(), event.data.encode(), b"}"))
+
+
+def _binary(event: Event) -> Headers:
+    """Write the attributes as headers. Source: CloudEvents 1.0.2, HTTP binding, section 3.1.3.2."""
+    return tuple((f"ce-{name}", quote(value, safe=_PLAIN)) for name, value in _attributes(event))
+
+
 def attempt_headers(
-    custom: Iterable[tuple[str, str]], signed: Iterable[tuple[str, str]], *, user_agent: str
+    custom: Iterable[tuple[str, str]], of_body: Headers, signed: Iterable[tuple[str, str]], *, user_agent: str
 ) -> Headers:
     """Put together every header of one attempt, in sending order.
 
-    `signed` is what the signer returned; `user_agent` is the platform's own, `Tidings/<version>`.
+    `of_body` is what `written` returned, `signed` what the signer did; `user_agent` is the platform's own,
+    `Tidings/<version>`.
     """
-    ours = (("content-type", CONTENT_TYPE), ("user-agent", user_agent), *signed)
-    return merge_headers(custom, ours)
+    return merge_headers(custom, (*of_body, ("user-agent", user_agent), *signed))
 
 
 def merge_headers(custom: Iterable[tuple[str, str]], signed: Iterable[tuple[str, str]]) -> Headers:

@@ -1,4 +1,4 @@
-"""Seal and open what endpoints keep secret: their signing keys and their headers."""
+"""Seal and open what endpoints keep secret: their signing keys and their credentials."""
 
 from __future__ import annotations
 
@@ -92,21 +92,21 @@ class Vault:
         self._opened[value] = opened_key
         return opened_key
 
-    def seal_headers(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        """Seal an endpoint's headers."""
+    def seal_credentials(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
+        """Seal an endpoint's headers and TLS identity."""
         return self.ring.seal(
-            plaintext, purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
+            plaintext, purpose="credentials", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id
         )
 
-    def open_headers(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
-        """Open an endpoint's headers.
+    def open_credentials(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
+        """Open an endpoint's headers and TLS identity.
 
         Raises:
             SealError: their key is missing, or they do not belong there.
         """
         return self.open(
             SealedValue(
-                purpose="headers", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id, sealed=sealed
+                purpose="credentials", owner_id=owner_id, endpoint_id=endpoint_id, key_id=endpoint_id, sealed=sealed
             )
         )
 

@@ -100,7 +100,7 @@ class DeliverWorker:
 
     def _message(self, parcel: Parcel) -> Message:
         endpoint, event = parcel.endpoint, parcel.event
-        body = envelope.body(event)
+        body, of_body = envelope.written(event, endpoint.format)
         signer = WebhookSigner([self._open_key(key, endpoint) for key in parcel.keys])
         signed = dict(signer.headers(str(event.id), body, timestamp=parcel.loaded_at))
         if event.traceparent is not None:
@@ -108,9 +108,10 @@ class DeliverWorker:
         return Message(
             owner_id=endpoint.owner_id,
             url=endpoint.url,
-            headers=envelope.attempt_headers(endpoint.headers, signed.items(), user_agent=self._user_agent),
+            headers=envelope.attempt_headers(endpoint.headers, of_body, signed.items(), user_agent=self._user_agent),
             body=body,
             timeout=endpoint.timeout,
+            tls=endpoint.tls,
         )
 
     async def _carried_out(self, parcel: Parcel, verdict: Verdict) -> Verdict:

@@ -8,6 +8,7 @@ last: no custom header can ever stand in for one of ours.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable
 
 from subscriptions.errors import InvalidEndpoint
@@ -55,10 +56,35 @@ _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[!-~](?:[ -~\t]*[!-~])?)?")
 
 
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+
+
 def is_reserved(name: str) -> bool:
     """Say whether a header of this name, in any case, is not the owner's to set."""
     lowered = name.lower()
     return lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES)
+
+
+def basic(user: str, password: str) -> tuple[str, str]:
+    """Return the header that answers HTTP's Basic authentication. Source: RFC 7617.
+
+    Raises:
+        InvalidEndpoint: the user's name holds a colon, which would end it.
+    """
+    if ":" in user:
+        raise InvalidEndpoint("a user's name with a colon in it cannot be sent: the password would begin there")
+    return "authorization", "Basic " + b64encode(f"{user}:{password}".encode()).decode("ascii")
+
+
+def bearer(token: str) -> tuple[str, str]:
+    """Return the header that carries a bearer token. Source: RFC 6750.
+
+    Raises:
+        InvalidEndpoint: it is none; the message does not repeat it.
+    """
+    if not _BEARER.fullmatch(token):
+        raise InvalidEndpoint("the bearer token is none: give letters, digits and -._~+/ only, = at its end")
+    return "authorization", f"Bearer {token}"
 
 
 def check_headers(custom: Iterable[tuple[str, str]]) -> None:

@@ -50,10 +50,30 @@ class EndpointState(StrEnum):
     REMOVED = "removed"  # its deliveries were cancelled; kept for the record
 
 
-class UnopenedHeaders(tuple[tuple[str, str], ...]):
-    """Headers that could not be opened: empty to look at, and written back as they are kept.
+class PayloadFormat(StrEnum):
+    """How an event is written for a receiver."""
 
-    So an endpoint whose key is gone can still be looked at, disabled, removed, or given new headers. Nothing is
+    ENVELOPE = "envelope"  # Tidings' own: id, type, subject, timestamp, data
+    CLOUDEVENTS = "cloudevents"  # CloudEvents 1.0, structured: the attributes in the body, around the data
+    RAW = "raw"  # CloudEvents 1.0, binary: the data alone, the attributes in `ce-` headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsIdentity:
+    """Who we are to a receiver, and whom we trust to be it. Texts are PEM; one without any is none."""
+
+    certificate: str | None = field(default=None, repr=False)  #: ours, with its chain
+    key: str | None = field(default=None, repr=False)  #: of the certificate, not encrypted
+    authorities: str | None = field(default=None, repr=False)  #: trusted in place of the system's
+
+    def __bool__(self) -> bool:
+        return self != TlsIdentity()
+
+
+class UnopenedHeaders(tuple[tuple[str, str], ...]):
+    """Headers that could not be opened, and a TLS identity with them: empty to look at, written back as they are kept.
+
+    So an endpoint whose key is gone can still be looked at, disabled, removed, or given new ones. Nothing is
     sent without them.
     """
 
@@ -78,6 +98,8 @@ class Endpoint:
     policy: str = "standard"  #: name of a `RetryPolicy`
     #: Sent with each delivery, before ours; may hold credentials.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    tls: TlsIdentity | None = None  #: of connections to it; None = the system's authorities, and no certificate
+    format: PayloadFormat = PayloadFormat.ENVELOPE
     limit: int = 10  #: deliveries in flight at once, over all processes
     timeout: timedelta = timedelta(seconds=10)  #: of one attempt, DNS to last byte
     overrides: Mapping[str, str] = field(default_factory=dict)  #: classifier rows: outcome code -> class name
@@ -96,6 +118,8 @@ class EndpointChanges:
     description: str | None = None
     policy: str | None = None
     headers: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)  #: replaces all of them
+    tls: TlsIdentity | None = None  #: replaces all of it; an empty one leaves none
+    format: PayloadFormat | None = None
     limit: int | None = None
     timeout: timedelta | None = None
     overrides: Mapping[str, str] | None = None  #: replaces all of them
@@ -132,11 +156,18 @@ class Subscription:
 
 
 def describe(thing: Endpoint | Subscription | EventType) -> dict[str, Any]:
-    """Return the thing as JSON, for lists and records: of an endpoint's headers the names only."""
+    """Return the thing as JSON, for lists and records: of an endpoint's credentials the names only."""
     shown = {each.name: _json(getattr(thing, each.name)) for each in fields(thing)}
     if isinstance(thing, Endpoint):
         shown["headers"] = [name for name, _ in thing.headers]
+        shown["tls"] = described_tls(thing.tls)
     return shown
+
+
+def described_tls(tls: TlsIdentity | None) -> list[str]:
+    """Name what there is of a TLS identity."""
+    given = {"certificate": tls.certificate, "authorities": tls.authorities} if tls else {}
+    return [name for name, text in given.items() if text is not None]
 
 
 def _json(value: Any) -> Any:

@@ -33,8 +33,11 @@ from subscriptions.model import (
     EventType,
     Exposure,
     HandlerTarget,
+    PayloadFormat,
     Subscription,
     Target,
+    TlsIdentity,
+    UnopenedHeaders,
     describe,
 )
 from subscriptions.policies import POLICIES
@@ -65,15 +68,16 @@ class EndpointRegistry:
         *,
         seal: Seal,
         check_overrides: Callable[[Mapping[str, str]], None],
+        check_tls: Callable[[TlsIdentity], None],
         make_id: Callable[[], UUID],
         now: Callable[[], datetime],
     ) -> None:
         """Work on `store`.
 
-        `check_overrides` raises an error of its own for overrides of the classifier that cannot be. `make_id`
-        makes UUIDv7, so that ids sort by age; `now` is aware UTC.
+        `check_overrides` raises an error of its own for overrides of the classifier that cannot be, `check_tls` for
+        certificates and keys. `make_id` makes UUIDv7, so that ids sort by age; `now` is aware UTC.
         """
-        self._store, self._check_overrides = store, check_overrides
+        self._store, self._check_overrides, self._check_tls = store, check_overrides, check_tls
         self._keys = EndpointKeys(store, seal=seal, make_id=make_id)
         self._make_id, self._now = make_id, now
 
@@ -89,6 +93,8 @@ class EndpointRegistry:
         limit: int = 10,
         timeout: timedelta = timedelta(seconds=10),
         overrides: Mapping[str, str] | None = None,
+        tls: TlsIdentity | None = None,
+        format: PayloadFormat = PayloadFormat.ENVELOPE,
         scheme: str = SCHEME,
         key: SenderKey | None = None,
     ) -> tuple[Endpoint, SenderKey]:
@@ -110,6 +116,8 @@ class EndpointRegistry:
             limit=limit,
             timeout=timeout,
             overrides=dict(overrides or {}),
+            tls=tls,
+            format=format,
             created_at=now,
             updated_at=now,
         )
@@ -220,7 +228,14 @@ class EndpointRegistry:
             raise InvalidEndpoint(f"a timeout of {written(endpoint.timeout)} is not allowed: give {allowed}")
         check_headers(endpoint.headers)
         self._check_overrides(endpoint.overrides)
-        return replace(endpoint, url=canonical_url(endpoint.url))
+        url, tls = canonical_url(endpoint.url), endpoint.tls or None
+        if tls is not None:
+            if isinstance(endpoint.headers, UnopenedHeaders):
+                raise InvalidEndpoint("what the endpoint has cannot be opened: give its headers anew as well")
+            if not url.startswith("https:"):
+                raise InvalidEndpoint("certificates go with an https URL: change it, or leave them out")
+            self._check_tls(tls)
+        return replace(endpoint, url=url, tls=tls)
 
     async def _write(self, old: Endpoint, new: Endpoint, what: str, by: str) -> Endpoint:
         changed = [each.name for each in fields(new) if getattr(old, each.name) != getattr(new, each.name)]

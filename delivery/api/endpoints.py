@@ -20,7 +20,15 @@ from delivery.sealing import SealError
 from signing import PublicKey, SenderKey, SigningKey
 from subscriptions.errors import no_endpoint
 from subscriptions.keys import OVERLAP, SCHEME, Seal
-from subscriptions.model import Endpoint, EndpointChanges, EndpointState, Exposure, UnopenedHeaders
+from subscriptions.model import (
+    Endpoint,
+    EndpointChanges,
+    EndpointState,
+    Exposure,
+    PayloadFormat,
+    TlsIdentity,
+    UnopenedHeaders,
+)
 from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Store, StoredKey
 
@@ -52,13 +60,14 @@ class Endpoints:
         *,
         seal: Seal,
         open_key: Callable[[StoredKey, Endpoint], SenderKey],
+        check_tls: Callable[[TlsIdentity], None],
         check_keys: Callable[[], Awaitable[None]],
         gate: Gate,
         jobs: Inspector,
         attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
     ) -> None:
         self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
-        self._check_keys, self._open_key = check_keys, open_key
+        self._check_keys, self._open_key, self._check_tls = check_keys, open_key, check_tls
 
     async def add(
         self,
@@ -72,6 +81,8 @@ class Endpoints:
         limit: int = 10,
         timeout: timedelta = timedelta(seconds=10),
         overrides: Mapping[str, str] | None = None,
+        tls: TlsIdentity | None = None,
+        format: PayloadFormat = PayloadFormat.ENVELOPE,
         scheme: str = SCHEME,
     ) -> tuple[Endpoint, SenderKey]:
         """Add an endpoint; its signing key is returned here and never again.
@@ -81,7 +92,8 @@ class Endpoints:
 
         Raises:
             InvalidEndpoint: a value is refused; the message says which and why.
-            InvalidInput: the URL leads to an address that is not allowed, or an override is refused.
+            InvalidInput: the URL leads to an address that is not allowed, an override is refused, or a certificate
+                cannot be used.
             ConfigurationError: a key is missing that other secrets here are sealed with.
         """
         await self._check_keys()
@@ -96,6 +108,8 @@ class Endpoints:
                 limit=limit,
                 timeout=timeout,
                 overrides=overrides,
+                tls=tls,
+                format=format,
                 scheme=scheme,
             )
             await self._check_gate(endpoint)
@@ -218,7 +232,7 @@ class Endpoints:
             keys = await store.keys(endpoint_id, now)
         if isinstance(endpoint.headers, UnopenedHeaders):
             raise SealError(
-                f"the headers of endpoint {endpoint_id} cannot be opened: put their key back in TIDINGS_KEYS"
+                f"the credentials of endpoint {endpoint_id} cannot be opened: put their key back in TIDINGS_KEYS"
             )
         event = Event(
             id=new_id(),
@@ -237,6 +251,7 @@ class Endpoints:
             store,
             seal=self._seal,
             check_overrides=check_overrides,
+            check_tls=self._check_tls,
             make_id=new_id,
             now=lambda: datetime.now(UTC),
         )

@@ -22,6 +22,7 @@ from subscriptions.model import (
     RetryPolicy,
     Subscription,
     UnopenedHeaders,
+    described_tls,
 )
 from subscriptions.store import StoredKey
 
@@ -37,7 +38,8 @@ def event_type(declared: EventType) -> JsonObject:
 
 
 def endpoint(one: Endpoint) -> JsonObject:
-    """Describe an endpoint; of its headers the names only, or null where the key that opens them is missing."""
+    """Describe an endpoint; of its credentials the names only, or null where the key that opens them is missing."""
+    unopened = isinstance(one.headers, UnopenedHeaders)
     return {
         "id": str(one.id),
         "owner_id": one.owner_id,
@@ -47,7 +49,9 @@ def endpoint(one: Endpoint) -> JsonObject:
         "state_reason": one.state_reason,
         "state_by": one.state_by,
         "policy": one.policy,
-        "headers": None if isinstance(one.headers, UnopenedHeaders) else [name for name, _ in one.headers],
+        "headers": None if unopened else [name for name, _ in one.headers],
+        "tls": None if unopened else described_tls(one.tls),
+        "format": one.format.value,
         "limit": one.limit,
         "timeout_s": one.timeout.total_seconds(),
         "overrides": dict(one.overrides),

@@ -13,6 +13,7 @@ import click
 
 from delivery.classifier import Delivered
 from delivery.cli import documents
+from delivery.cli.credentials import credentialed
 from delivery.cli.failures import Failed
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
@@ -34,8 +35,11 @@ from subscriptions.model import (
     Endpoint,
     EndpointChanges,
     EndpointTarget,
+    PayloadFormat,
     Subscription,
+    TlsIdentity,
     UnopenedHeaders,
+    described_tls,
 )
 from subscriptions.policies import POLICIES
 from subscriptions.store import StoredKey
@@ -69,6 +73,11 @@ def _described(command: Command) -> Command:
         click.option(
             "--header", "headers", type=HEADER, multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."
         ),
+        click.option(
+            "--format",
+            type=click.Choice([each.value for each in PayloadFormat]),
+            help="How events are written (envelope).",
+        ),
         click.option("--limit", type=int, metavar="N", help="Deliveries in flight at once (10)."),
         click.option("--timeout", type=DURATION, metavar="DURATION", help="Of one attempt, DNS to last byte (10s)."),
         click.option(
@@ -81,7 +90,7 @@ def _described(command: Command) -> Command:
         ),
     ):
         command = option(command)
-    return command
+    return credentialed(command)
 
 
 @click.group(cls=Noun)
@@ -102,6 +111,8 @@ def add(
     policy: str | None,
     description: str | None,
     headers: Pairs,
+    tls: TlsIdentity | None,
+    format: str | None,
     limit: int | None,
     timeout: timedelta | None,
     overrides: Pairs,
@@ -113,8 +124,9 @@ def add(
 
     A secret (v1) is shown here and never again; a public key (v1a) is no secret, and `endpoints keys` shows it again.
     """
-    given = {"policy": policy, "description": description, "limit": limit, "timeout": timeout, "scheme": scheme}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    given: dict[str, Any] = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
+    given |= {"scheme": scheme, "tls": tls, "format": PayloadFormat(format) if format else None}
+    options = {name: value for name, value in given.items() if value is not None}
     if re.fullmatch(r"[\w.-]+:[0-9]+(/\S*)?", url):  # as a browser takes it
         raise Failed(f"the URL {url!r} has no scheme: write http://{url}{'' if '/' in url else '/'} or https://...")
     endpoint, key = session.run(
@@ -180,6 +192,7 @@ def show(session: Session, endpoint_id: UUID, form: Form) -> None:
 @click.option("--url", metavar="URL", help="Send there from now on.")
 @_described
 @click.option("--no-headers", is_flag=True, help="Send no headers along any more.")
+@click.option("--no-tls", is_flag=True, help="Show no certificate and trust the system's authorities again.")
 @click.option("--no-overrides", is_flag=True, help="Judge by the table again.")
 @signed
 @printed
@@ -190,22 +203,27 @@ def update(
     policy: str | None,
     description: str | None,
     headers: Pairs,
+    tls: TlsIdentity | None,
+    format: str | None,
     limit: int | None,
     timeout: timedelta | None,
     overrides: Pairs,
     no_headers: bool,
+    no_tls: bool,
     no_overrides: bool,
     by: str,
     form: Form,
 ) -> None:
-    """Change an endpoint. Headers and overrides that are given replace all of theirs."""
-    if (headers and no_headers) or (overrides and no_overrides):
-        raise click.UsageError("--header and --no-headers, --override and --no-overrides contradict each other")
+    """Change an endpoint. Headers, certificates and overrides that are given replace all of theirs."""
+    if (headers and no_headers) or (overrides and no_overrides) or (tls and no_tls):
+        raise click.UsageError("an option and its --no- contradict each other")
     changes = EndpointChanges(
         url=url,
         policy=policy,
         description=description,
         headers=() if no_headers else headers or None,
+        tls=TlsIdentity() if no_tls else tls,
+        format=PayloadFormat(format) if format else None,
         limit=limit,
         timeout=timeout,
         overrides={} if no_overrides else dict(overrides) or None,
@@ -313,6 +331,8 @@ def _fields(one: Endpoint, keys: Sequence[StoredKey], counts: dict[str, int]) ->
         ("keys", _keys(keys)),
         ("policy", _policy(one.policy)),
         ("headers", _headers(one)),
+        ("tls", ", ".join(described_tls(one.tls)) or None),
+        ("format", one.format.value),
         ("limit", f"{one.limit} in flight"),
         ("timeout", span(one.timeout)),
         ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidings")
 
+#: Open files that are enough for thousands of connections.
+MOST_FILES = 65_536
 #: Held in the state folder by the one `up` that runs on it.
 LOCK = "up.lock"
 
@@ -44,6 +47,7 @@ def run_loops(
         Stopped: Ctrl-C.
     """
     settings = session.settings
+    allow_more_files()
     log.setLevel(logging.WARNING if quiet else logging.INFO)
     what = " and ".join(name for name, runs in (("relay", relay), ("worker", worker)) if runs)
 
@@ -72,6 +76,18 @@ def run_loops(
         write_note("stopped in order")
         if stopped.number != signal.SIGTERM:
             raise
+
+
+def allow_more_files() -> None:
+    """Raise the soft limit of open files, which a connection each takes, as far as may be.
+
+    It is 1,024 by default for the sake of programs that use `select`, and none of that is here.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # some systems have a lower limit of their own: then it stays
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _say(name: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delivery.channels import Reply
-from delivery.envelope import CONTENT_TYPE, attempt_headers, body, masked, merge_headers
+from delivery.envelope import attempt_headers, body, masked, merge_headers, written
 from delivery.events import Event
 from subscriptions.headers import RESERVED, RESERVED_PREFIXES
+from subscriptions.model import PayloadFormat
 
 ID = UUID("0196f1b4-7a00-7000-8000-0123456789ab")
 AT = datetime(2026, 3, 1, 12, 30, 15, 120, tzinfo=UTC)
@@ -122,7 +124,8 @@ def test_a_custom_header_never_stands_beside_one_of_ours() -> None:
 
 def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
     signed = {"webhook-id": "1", "webhook-signature": "v1,x"}
-    headers = attempt_headers([("User-Agent", "theirs"), ("x-a", "1")], signed.items(), user_agent="Tidings/1.2")
+    custom, of_body = [("User-Agent", "theirs"), ("x-a", "1")], (("content-type", "application/json"),)
+    headers = attempt_headers(custom, of_body, signed.items(), user_agent="Tidings/1.2")
     assert headers == (
         ("x-a", "1"),
         ("content-type", "application/json"),
@@ -130,7 +133,70 @@ def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
         ("webhook-id", "1"),
         ("webhook-signature", "v1,x"),
     )
-    assert CONTENT_TYPE == "application/json"
+
+
+# Formats
+
+
+DATA = '{"b": 1,  "a": "\\u0041"}'
+
+
+def test_the_envelope_is_the_body_that_is_built() -> None:
+    assert written(event(DATA), PayloadFormat.ENVELOPE) == (body(event(DATA)), (("content-type", "application/json"),))
+
+
+def test_a_structured_cloudevent_holds_the_data_byte_for_byte() -> None:
+    """Source: CloudEvents 1.0.2, JSON format, sections 2 and 3."""
+    traced = replace(event(DATA, subject='in/v "1" é'), owner_id="acme/eu", traceparent="00-ab-cd-01")
+    content, headers = written(traced, PayloadFormat.CLOUDEVENTS)
+    assert headers == (("content-type", "application/cloudevents+json; charset=utf-8"),)
+    assert content.endswith(b',"data":' + DATA.encode() + b"}")
+    assert json.loads(content) == {
+        "specversion": "1.0",
+        "id": str(ID),
+        "source": "/tidings/acme%2Feu",
+        "type": "invoice.paid",
+        "time": "2026-03-01T12:30:15.000120Z",
+        "subject": 'in/v "1" é',
+        "traceparent": "00-ab-cd-01",
+        "datacontenttype": "application/json",
+        "data": {"b": 1, "a": "A"},
+    }
+
+
+def test_raw_is_the_data_alone_with_the_attributes_in_headers() -> None:
+    """Source: CloudEvents 1.0.2, HTTP binding, section 3.1."""
+    content, headers = written(event(DATA, subject='a "b" 50% é€'), PayloadFormat.RAW)
+    assert content == DATA.encode()
+    assert headers == (
+        ("content-type", "application/json"),
+        ("ce-specversion", "1.0"),
+        ("ce-id", str(ID)),
+        ("ce-source", "/tidings/acme"),
+        ("ce-type", "invoice.paid"),
+        ("ce-time", "2026-03-01T12:30:15.000120Z"),
+        ("ce-subject", "a%20%22b%22%2050%25%20%C3%A9%E2%82%AC"),
+    )
+
+
+@pytest.mark.parametrize("kind", PayloadFormat)
+@pytest.mark.parametrize("subject", [None, ""])
+def test_an_event_about_nothing_has_no_subject_in_cloudevents(kind: PayloadFormat, subject: str | None) -> None:
+    content, headers = written(event("1", subject=subject), kind)
+    assert "ce-subject" not in dict(headers)
+    assert kind is not PayloadFormat.CLOUDEVENTS or "subject" not in json.loads(content)
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.sampled_from(PayloadFormat))
+def test_whatever_is_in_it_every_format_is_the_same_each_time_and_its_headers_can_be_sent(
+    named: str, subject: str, kind: PayloadFormat
+) -> None:
+    made = replace(event("[]", named=named, subject=subject), owner_id="a%b")
+    content, headers = written(made, kind)
+    assert (content, headers) == written(made, kind)
+    assert all(value.isascii() and value.isprintable() and value == value.strip() for _, value in headers)
+    if kind is not PayloadFormat.RAW:
+        json.loads(content)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ class Bench:
 
     def _open_headers(self, sealed: bytes, owner_id: str, endpoint_id: UUID) -> bytes:
         place = {"owner_id": owner_id, "endpoint_id": endpoint_id, "key_id": endpoint_id}
-        return self.ring.open(sealed, purpose="headers", **place)
+        return self.ring.open(sealed, purpose="credentials", **place)
 
     async def _disable(self, endpoint: Endpoint, code: str) -> None:
         self.disabled.append((endpoint.id, code))
@@ -347,7 +347,7 @@ async def test_a_database_that_is_away_is_our_trouble(bench: Bench) -> None:
 
 
 def drop_headers(sql: psycopg.Connection[tuple[object, ...]]) -> None:
-    sql.execute("UPDATE tidings.endpoint SET headers = NULL")
+    sql.execute("UPDATE tidings.endpoint SET credentials = NULL")
 
 
 @pytest.mark.parametrize("spoil", [lambda _: None, drop_headers], ids=["headers", "signing key"])

@@ -49,7 +49,7 @@ async def many_endpoints(platform: Platform, number: int) -> None:
     rules = {"make_id": new_id, "now": lambda: datetime.now(UTC)}
     async with platform.app.transaction() as tx:
         store = PostgresStore(tx, no_headers, no_headers)
-        endpoints = EndpointRegistry(store, seal=seal, check_overrides=check_overrides, **rules)
+        endpoints = EndpointRegistry(store, seal=seal, check_overrides=check_overrides, check_tls=print, **rules)
         subscriptions = SubscriptionRegistry(store, **rules)
         for n in range(number):
             endpoint, _ = await endpoints.add_endpoint(OWNER, platform.receiver.url(f"/{n}"), by="test")

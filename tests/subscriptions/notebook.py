@@ -15,6 +15,7 @@ from subscriptions.model import (
     EventType,
     Exposure,
     Subscription,
+    TlsIdentity,
 )
 from subscriptions.registry import (
     EndpointRegistry,
@@ -117,9 +118,15 @@ class House:
         self.notebook = Notebook()
         self.time = datetime(2026, 1, 1, tzinfo=UTC)
         self.last_id = 0
+        self.identities: list[TlsIdentity] = []  #: that were checked
         store: Store = self.notebook
         self.endpoints = EndpointRegistry(
-            store, seal=self.seal, check_overrides=check_overrides, make_id=self.make_id, now=self.now
+            store,
+            seal=self.seal,
+            check_overrides=check_overrides,
+            check_tls=self.identities.append,
+            make_id=self.make_id,
+            now=self.now,
         )
         self.subscriptions = SubscriptionRegistry(store, make_id=self.make_id, now=self.now)
 

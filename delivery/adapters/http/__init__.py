@@ -7,6 +7,7 @@ from .pool import Limits
 from .proxy import Proxy
 from .registration import blocked_url
 from .resolver import Resolver, SystemResolver
+from .tls import check_identity
 
 __all__ = [
     "LOCAL",
@@ -23,4 +24,5 @@ __all__ = [
     "SystemResolver",
     "Verdict",
     "blocked_url",
+    "check_identity",
 ]

@@ -66,6 +66,8 @@ class HttpChannel:
             return Fault(code=FaultCode.INVALID_URL, detail=str(error))
         if (wrong := _first_wrong(message.headers)) is not None:
             return Fault(code=FaultCode.INVALID_HEADERS, detail=f"header {wrong!r} cannot be sent")
+        if message.tls is not None:
+            origin = origin._replace(tls=message.tls)
         body = message.body
         lines = "".join([f"{name}: {value}\r\n" for name, value in message.headers])
         request = b"%b%d\r\n%b\r\n%b" % (start, len(body), lines.encode("ascii"), body)

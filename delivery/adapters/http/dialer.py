@@ -7,41 +7,24 @@ gets dialled: nothing looks the name up again in between. SNI and the certificat
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
-import certifi
-
 from delivery.channels import FaultCode
+from delivery.errors import InvalidInput
+from subscriptions.model import TlsIdentity
 
 from .connection import BUFFER_BYTES, Connection
 from .faults import SendError, os_code
 from .judge import Judge
 from .proxy import Proxy
 from .targets import Origin
+from .tls import Contexts
 
 #: An address that does not answer must not use up the time of the next one.
 _NEXT_ADDRESS_AFTER_S = 1.0
 _MAX_ADDRESSES = 6
-
-
-def trusted_context() -> ssl.SSLContext:
-    """Make a context that trusts the system's certificates, or certifi's where the system has none.
-
-    `SSL_CERT_FILE`, `SSL_CERT_DIR` and `SSLKEYLOGFILE` are not consulted: trust is a setting, not an accident of a
-    shell.
-    """
-    paths = ssl.get_default_verify_paths()
-    cafile = paths.openssl_cafile if os.path.isfile(paths.openssl_cafile) else None
-    capath = paths.openssl_capath if os.path.isdir(paths.openssl_capath) else None
-    if cafile is None and (capath is None or not os.listdir(capath)):
-        cafile, capath = certifi.where(), None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cafile, capath)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 class Dialer:
@@ -50,7 +33,7 @@ class Dialer:
     def __init__(self, judge: Judge, ssl_context: ssl.SSLContext | None = None) -> None:
         self._judge = judge
         self._proxy = judge.proxy
-        self._ssl_context = ssl_context
+        self._contexts = Contexts(ssl_context)
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def allows(self, connection: Connection, origin: Origin, owner_id: str) -> bool:
@@ -102,7 +85,7 @@ class Dialer:
             await asyncio.get_running_loop().create_connection(
                 lambda: connection,
                 sock=sock,
-                ssl=self._context() if tls else None,
+                ssl=await self._context(origin.tls) if tls else None,
                 server_hostname=origin.host if tls else None,
             )
         except BaseException as error:
@@ -112,10 +95,11 @@ class Dialer:
             raise
         return connection
 
-    def _context(self) -> ssl.SSLContext:
-        if self._ssl_context is None:
-            self._ssl_context = trusted_context()
-        return self._ssl_context
+    async def _context(self, identity: TlsIdentity | None) -> ssl.SSLContext:
+        try:
+            return await self._contexts.get(identity)
+        except InvalidInput as error:
+            raise SendError(FaultCode.UNREADABLE_KEY, str(error)) from error
 
 
 async def _connect_to_proxy(proxy: Proxy, until: float) -> socket.socket:

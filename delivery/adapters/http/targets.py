@@ -7,17 +7,19 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from subscriptions.model import TlsIdentity
 from subscriptions.urls import canonical_url
 
 _PORTS = {"http": 80, "https": 443}
 
 
 class Origin(NamedTuple):
-    """Where a connection leads, by name."""
+    """Where a connection leads, by name, and what it is made with: what may share connections."""
 
     scheme: str
     host: str  #: ASCII, without brackets
     port: int
+    tls: TlsIdentity | None = None
 
     @property
     def authority(self) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from uuid import UUID
 
 from psycopg.rows import DictRow
 
+from delivery.adapters.postgres.credentials import CredentialSeal, opened_credentials
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.rows import Headers, endpoint_of
+from delivery.adapters.postgres.rows import endpoint_of
 from delivery.adapters.postgres.statements import statement
-from delivery.adapters.postgres.store import HeaderSeal
 from delivery.deliveries import Parcel
 from delivery.errors import TidingsError
 from delivery.events import Event
@@ -30,8 +29,8 @@ class PostgresDeliveries:
     Jobs that one claim brought start together and ask together: their parcels come with one round trip.
     """
 
-    def __init__(self, database: Database, open_headers: HeaderSeal) -> None:
-        self._database, self._open_headers = database, open_headers
+    def __init__(self, database: Database, open_sealed: CredentialSeal) -> None:
+        self._database, self._open = database, open_sealed
         self._asked: list[_Asked] = []
         self._loading: set[asyncio.Task[None]] = set()
 
@@ -70,7 +69,7 @@ class PostgresDeliveries:
         return Parcel(
             event=event_of({**row, "id": row["event_id"], "owner_id": row["event_owner"]}),
             exposure=Exposure(row["exposure"]),
-            endpoint=endpoint_of(row, self._headers(row)),
+            endpoint=endpoint_of(row, opened_credentials(row, self._open)),
             keys=tuple(
                 StoredKey(id=key_id, endpoint_id=row["id"], scheme=scheme, sealed=sealed, created_at=made)
                 for key_id, scheme, sealed, made in zip(
@@ -79,12 +78,6 @@ class PostgresDeliveries:
             ),
             loaded_at=row["loaded_at"],
         )
-
-    def _headers(self, row: DictRow) -> Headers:
-        if row["headers"] is None:
-            return ()
-        plaintext = self._open_headers(row["headers"], row["owner_id"], row["id"])
-        return tuple((name, value) for name, value in json.loads(plaintext))
 
 
 def event_of(row: DictRow) -> Event:

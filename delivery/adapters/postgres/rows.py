@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from psycopg.rows import DictRow
 
+from delivery.adapters.postgres.credentials import Credentials
 from subscriptions.model import (
     Endpoint,
     EndpointState,
@@ -16,14 +17,13 @@ from subscriptions.model import (
     EventType,
     Exposure,
     HandlerTarget,
+    PayloadFormat,
     Subscription,
     Target,
 )
 from subscriptions.store import Change, StoredKey
 
 Columns = dict[str, Any]
-Headers = tuple[tuple[str, str], ...]
-
 _MS = timedelta(milliseconds=1)
 
 
@@ -38,7 +38,7 @@ def type_of(row: DictRow) -> EventType:
     return EventType(type=row["type"], exposure=Exposure(row["exposure"]), description=row["description"])
 
 
-def endpoint_columns(endpoint: Endpoint, sealed_headers: bytes | None) -> Columns:
+def endpoint_columns(endpoint: Endpoint, sealed: bytes | None) -> Columns:
     """Write an endpoint; its timeout loses what is less than a millisecond."""
     return {
         "id": endpoint.id,
@@ -46,7 +46,8 @@ def endpoint_columns(endpoint: Endpoint, sealed_headers: bytes | None) -> Column
         "url": endpoint.url,
         "description": endpoint.description,
         "policy": endpoint.policy,
-        "headers": sealed_headers,
+        "credentials": sealed,
+        "format": endpoint.format.value,
         "job_limit": endpoint.limit,
         "timeout_ms": endpoint.timeout // _MS,
         "overrides": _json(endpoint.overrides),
@@ -58,8 +59,9 @@ def endpoint_columns(endpoint: Endpoint, sealed_headers: bytes | None) -> Column
     }
 
 
-def endpoint_of(row: DictRow, headers: Headers) -> Endpoint:
-    """Read an endpoint, with its headers opened by the caller."""
+def endpoint_of(row: DictRow, credentials: Credentials) -> Endpoint:
+    """Read an endpoint, with its credentials opened by the caller."""
+    headers, tls = credentials
     return Endpoint(
         id=row["id"],
         owner_id=row["owner_id"],
@@ -67,6 +69,8 @@ def endpoint_of(row: DictRow, headers: Headers) -> Endpoint:
         description=row["description"],
         policy=row["policy"],
         headers=headers,
+        tls=tls,
+        format=PayloadFormat(row["format"]),
         limit=row["job_limit"],
         timeout=row["timeout_ms"] * _MS,
         overrides=row["overrides"],

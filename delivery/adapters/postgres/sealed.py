@@ -1,4 +1,4 @@
-"""What is sealed at rest, as it lies in the tables: signing keys and headers of endpoints."""
+"""What is sealed at rest, as it lies in the tables: signing keys and credentials of endpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PostgresSealed:
     async def replace(self, values: Sequence[tuple[SealedValue, bytes]]) -> int:
         """Put others in the place of values that still stand; returns how many did."""
         done = 0
-        for purpose, name in (("signing", "reseal_keys"), ("headers", "reseal_headers")):
+        for purpose, name in (("signing", "reseal_keys"), ("credentials", "reseal_credentials")):
             chosen = [(value, sealed) for value, sealed in values if value.purpose == purpose]
             parameters = {
                 "ids": [value.key_id for value, _ in chosen],

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,11 +11,16 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 
+from delivery.adapters.postgres.credentials import (
+    Credentials,
+    CredentialSeal,
+    opened_credentials,
+    sealed_credentials,
+)
 from delivery.adapters.postgres.crew import LANES_CHANNEL
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.rows import (
     Columns,
-    Headers,
     change_columns,
     change_of,
     endpoint_columns,
@@ -37,23 +41,20 @@ from subscriptions.store import Change, StoredKey
 
 log = logging.getLogger("tidings.store")
 
-#: Seal or open the headers of one endpoint: (bytes, owner_id, endpoint_id) -> bytes.
-HeaderSeal = Callable[[bytes, str, UUID], bytes]
-
 
 class PostgresStore:
     """`subscriptions.store.Store`, bound to one open transaction.
 
-    An endpoint's lane follows its limit and state, in the same transaction. Headers are sealed at rest. Where
+    An endpoint's lane follows its limit and state, in the same transaction. Credentials are sealed at rest. Where
     they do not open (the key is gone), the endpoint has `UnopenedHeaders`, and a warning names it.
 
     Every method raises InvalidInput for text that PostgreSQL cannot keep, TransactionConflict for a deadlock
     or a lost serialisation, and Unavailable where the database does not answer: roll back then.
     """
 
-    def __init__(self, tx: AsyncConnection[Any], seal_headers: HeaderSeal, open_headers: HeaderSeal) -> None:
-        """Work in `tx`, which the caller commits; `open_headers` raises SealError for what does not open."""
-        self._tx, self._seal_headers, self._open_headers = tx, seal_headers, open_headers
+    def __init__(self, tx: AsyncConnection[Any], seal: CredentialSeal, open_sealed: CredentialSeal) -> None:
+        """Work in `tx`, which the caller commits; `open_sealed` raises SealError for what does not open."""
+        self._tx, self._seal, self._open = tx, seal, open_sealed
 
     # Types ------------------------------------------------------------------------------------------------------
 
@@ -125,21 +126,14 @@ class PostgresStore:
         return int(row["id"])
 
     def _columns(self, endpoint: Endpoint) -> Columns:
-        headers = endpoint.headers
-        if isinstance(headers, UnopenedHeaders):
-            return endpoint_columns(endpoint, headers.sealed)
-        sealed = self._seal_headers(json.dumps(headers).encode(), endpoint.owner_id, endpoint.id) if headers else None
-        return endpoint_columns(endpoint, sealed)
+        return endpoint_columns(endpoint, sealed_credentials(endpoint, self._seal))
 
-    def _opened(self, row: DictRow) -> Headers:
-        if row["headers"] is None:
-            return ()
+    def _opened(self, row: DictRow) -> Credentials:
         try:
-            plaintext = self._open_headers(row["headers"], row["owner_id"], row["id"])
+            return opened_credentials(row, self._open)
         except (SealError, ConfigurationError) as error:
-            log.warning("the headers of endpoint %s cannot be opened: %s", row["id"], error)
-            return UnopenedHeaders.of(row["headers"])
-        return tuple((name, value) for name, value in json.loads(plaintext))
+            log.warning("the credentials of endpoint %s cannot be opened: %s", row["id"], error)
+            return UnopenedHeaders.of(row["credentials"]), None
 
     # Subscriptions ----------------------------------------------------------------------------------------------
 

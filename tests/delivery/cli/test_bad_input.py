@@ -301,6 +301,13 @@ def test_a_pattern_that_nothing_matches_is_refused(made, refused):
         (["subscriptions", "add", "s", "invoice.*"], "--endpoint"),
         (["migrate", "--check", "--grant-record", "x"], "without it"),
         (["endpoints", "update", str(NOBODYS), "--no-headers", "--header", "A: b"], "contradict"),
+        (["endpoints", "update", str(NOBODYS), "--no-tls", "--ca", "/dev/null"], "contradict"),
+        (["endpoints", "add", "https://example.com/", "--basic", "a:b", "--bearer", "c"], "contradict"),
+        (["endpoints", "add", "https://example.com/", "--bearer", "a b"], "bearer token"),
+        (["endpoints", "add", "https://example.com/", "--client-key", "/dev/null"], "--client-certificate"),
+        (["endpoints", "add", "https://example.com/", "--ca", "/nowhere"], "cannot be read"),
+        (["endpoints", "add", "https://example.com/", "--ca", "/bin/ls"], "PEM"),
+        (["endpoints", "add", "https://example.com/", "--ca", "/dev/zero"], "too large"),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_the_help(made, refused, args: list[object], says: str):

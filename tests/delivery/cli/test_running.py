@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from delivery.cli.loops import MOST_FILES
 
 from .conftest import PATIENCE_S, TOP, Cli, Receiver, cli_on, eventually, read_until
 
@@ -202,3 +205,17 @@ def test_sigterm_cuts_a_short_command_short(cli: Cli, receiver: Receiver):
     process = cli.start("endpoints", "test", endpoint)
     eventually(lambda: receiver.received)
     assert end(process, signal.SIGTERM) == (143, "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the kernel's own record of a process")
+def test_a_process_that_delivers_may_open_as_many_files_as_the_system_lets_it(cli: Cli):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, hard), hard))
+    try:
+        process = cli.start("worker")
+        read_until(process, "ready")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    [line] = [each for each in Path(f"/proc/{process.pid}/limits").read_text().splitlines() if "open files" in each]
+    end(process, signal.SIGTERM)
+    assert int(line.split()[3]) == min(hard, MOST_FILES)

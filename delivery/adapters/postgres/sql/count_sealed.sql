@@ -3,7 +3,7 @@ SELECT (array_agg(sealed))[1] AS sealed, count(*) AS n
 FROM (
   SELECT sealed FROM tidings.endpoint_key WHERE expires_at IS NULL OR expires_at > now()
   UNION ALL
-  SELECT headers FROM tidings.endpoint WHERE headers IS NOT NULL AND state <> 'removed'
+  SELECT credentials FROM tidings.endpoint WHERE credentials IS NOT NULL AND state <> 'removed'
 ) AS s
 WHERE octet_length(sealed) >= 2
 GROUP BY substring(sealed FROM 1 FOR 2 + get_byte(sealed, 1))

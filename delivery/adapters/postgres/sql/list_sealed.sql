@@ -6,9 +6,9 @@ FROM (
   JOIN tidings.endpoint AS e ON e.id = k.endpoint_id
   WHERE k.expires_at IS NULL OR k.expires_at > now()
   UNION ALL
-  SELECT 'headers', e.owner_id, e.id, e.id, e.headers
+  SELECT 'credentials', e.owner_id, e.id, e.id, e.credentials
   FROM tidings.endpoint AS e
-  WHERE e.headers IS NOT NULL AND e.state <> 'removed'
+  WHERE e.credentials IS NOT NULL AND e.state <> 'removed'
 ) AS s
 WHERE substring(sealed FROM 1 FOR octet_length(%(head)s::bytea)) <> %(head)s::bytea
   AND (%(key)s::uuid IS NULL OR (purpose, key_id) < (%(purpose)s, %(key)s::uuid))

@@ -4,7 +4,7 @@
 SELECT r.ord, now() AS loaded_at,
        e.id AS event_id, e.owner_id AS event_owner, e.type, e.subject, e.occurred_at, e.data::text AS data, e.traceparent,
        t.exposure,
-       p.id, p.owner_id, p.url, p.description, p.policy, p.headers, p.job_limit, p.timeout_ms, p.overrides, p.state,
+       p.id, p.owner_id, p.url, p.description, p.policy, p.credentials, p.format, p.job_limit, p.timeout_ms, p.overrides, p.state,
        p.state_reason, p.state_by, p.created_at, p.updated_at,
        k.key_ids, k.schemes, k.sealed, k.made
 FROM unnest(%(events)s::uuid[], %(endpoints)s::uuid[]) WITH ORDINALITY AS r (event_id, endpoint_id, ord)
@@ -14,7 +14,7 @@ CROSS JOIN LATERAL (
 ) AS e
 JOIN tidings.event_type AS t ON t.type = e.type
 CROSS JOIN LATERAL (
-  SELECT id, owner_id, url, description, policy, headers, job_limit, timeout_ms, overrides, state, state_reason,
+  SELECT id, owner_id, url, description, policy, credentials, format, job_limit, timeout_ms, overrides, state, state_reason,
          state_by, created_at, updated_at
   FROM tidings.endpoint WHERE endpoint.id = r.endpoint_id LIMIT 1
 ) AS p

@@ -4,7 +4,7 @@ WITH old AS (
   WHERE id = %(id)s AND owner_id = %(owner_id)s FOR NO KEY UPDATE
 )
 UPDATE tidings.endpoint AS e
-SET url = %(url)s, description = %(description)s, policy = %(policy)s, headers = %(headers)s,
+SET url = %(url)s, description = %(description)s, policy = %(policy)s, credentials = %(credentials)s, format = %(format)s,
     job_limit = %(job_limit)s, timeout_ms = %(timeout_ms)s, overrides = %(overrides)s, state = %(state)s,
     state_reason = %(state_reason)s, state_by = %(state_by)s, updated_at = %(updated_at)s
 FROM old WHERE e.id = old.id

@@ -32,6 +32,7 @@ class Desk:
             store,
             seal=lambda text, owner_id, endpoint_id, key_id: office.seal(text, owner_id, endpoint_id),
             check_overrides=check_overrides,
+            check_tls=lambda identity: None,
             make_id=office.make_id,
             now=lambda: office.time,
         )

@@ -16,7 +16,7 @@ from delivery.errors import InvalidInput
 from delivery.errors import NotFound as NoSuchRow
 from delivery.sealing import KeyEncryptionKey, KeyRing
 from subscriptions import Conflict, EndpointChanges, EndpointState, NotFound, StoredKey
-from subscriptions.model import UnopenedHeaders
+from subscriptions.model import PayloadFormat, TlsIdentity, UnopenedHeaders
 from tests.delivery.adapters.postgres.office import STRANGE, URL, Desk, Office
 
 NOBODY = UUID(int=404)
@@ -70,6 +70,8 @@ async def test_a_change_writes_every_field_and_leaves_the_others_alone(office: O
         description=STRANGE,
         policy="patient",
         headers=(("X-B", "2"),),
+        tls=TlsIdentity(certificate=STRANGE, key="k3y", authorities="c4"),
+        format=PayloadFormat.RAW,
         limit=3,
         timeout=timedelta(seconds=3),
         overrides={"http_404": "retryable"},
@@ -80,8 +82,9 @@ async def test_a_change_writes_every_field_and_leaves_the_others_alone(office: O
         assert await desk.store.endpoint("acme", endpoint.id) == changed
         assert changed.updated_at == office.time > changed.created_at
         assert await desk.store.endpoint("acme", neighbour.id) == neighbour
-        await desk.endpoints.update_endpoint("acme", endpoint.id, EndpointChanges(headers=()), by="bob")
-    assert office.ask("SELECT count(*) FROM tidings.endpoint WHERE headers IS NULL") == 2
+        bare = EndpointChanges(headers=(), tls=TlsIdentity())
+        await desk.endpoints.update_endpoint("acme", endpoint.id, bare, by="bob")
+    assert office.ask("SELECT count(*) FROM tidings.endpoint WHERE credentials IS NULL") == 2
 
 
 async def test_endpoints_are_listed_by_age_a_page_at_a_time_without_the_removed(office: Office):
@@ -162,12 +165,15 @@ async def test_headers_and_secrets_are_nowhere_in_the_database_as_they_are(offic
         headers = (("X-Api-Key", "sk_live_hidden"),)
         endpoint, secret = await desk.endpoints.add_endpoint("acme", URL, by="ann", headers=headers)
         new = (("X-Api-Key", "sk_live_concealed"),)
-        await desk.endpoints.update_endpoint("acme", endpoint.id, EndpointChanges(headers=new), by="ann")
+        tls = TlsIdentity(certificate="PEM sk_live_shown", key="PEM sk_live_private", authorities="PEM sk_live_trusted")
+        changes = EndpointChanges(headers=new, tls=tls)
+        await desk.endpoints.update_endpoint("acme", endpoint.id, changes, by="ann")
     kept = "SELECT string_agg(t::text, ' ') FROM {} AS t"
     text = " ".join(
         office.ask(kept.format(f"tidings.{name}")) or "" for name in ("endpoint", "endpoint_key", "change", "lane")
     )
-    for hidden in ("sk_live_hidden", "sk_live_concealed", secret.reveal()):
+    shown = ("sk_live_shown", "sk_live_private", "sk_live_trusted")
+    for hidden in ("sk_live_hidden", "sk_live_concealed", *shown, secret.reveal()):
         assert hidden not in text
         assert hidden.encode().hex() not in text
 
@@ -205,7 +211,7 @@ async def test_headers_copied_under_another_endpoint_do_not_open(office: Office)
     async with office.desk() as desk:
         await desk.add(headers=(("X-Api-Key", "sk_live_hidden"),))
         thief = await desk.add("thief")
-    office.outside.execute("UPDATE tidings.endpoint SET headers = (SELECT max(headers) FROM tidings.endpoint)")
+    office.outside.execute("UPDATE tidings.endpoint SET credentials = (SELECT max(credentials) FROM tidings.endpoint)")
     async with office.desk() as desk:
         stolen = await desk.store.endpoint("thief", thief.id)
         assert stolen is not None

@@ -1,5 +1,0 @@
--- Put newly sealed headers in the place of those that still stand as they were read.
-UPDATE tidings.endpoint AS e SET headers = n.new
-FROM unnest(%(ids)s::uuid[], %(old)s::bytea[], %(new)s::bytea[]) AS n (id, old, new)
-WHERE e.id = n.id AND e.headers = n.old
-RETURNING e.id
