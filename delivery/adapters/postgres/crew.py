@@ -98,7 +98,9 @@ class Crew:
                 tasks.create_task(self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY)),
                 tasks.create_task(self._listener.run()),
                 tasks.create_task(self.settler.run()),
-                tasks.create_task(self._take_over_forever()),
+                tasks.create_task(
+                    self._whenever(self.territory.shards.some_come, "take over shards", self.territory.take_over)
+                ),
                 tasks.create_task(self._whenever(self.territory.some_rang, "read lanes", self.territory.see)),
                 tasks.create_task(self._sweep_forever()),
                 tasks.create_task(self._claim_forever()),
@@ -169,13 +171,6 @@ class Crew:
         await self._guard("read lanes", self.territory.learn_again)
 
     # Claiming and running ---------------------------------------------------------------------------------------
-
-    async def _take_over_forever(self) -> None:
-        shards = self.territory.shards
-        while True:
-            await shards.some_come.wait()
-            shards.some_come.clear()
-            await self._guard("take over shards", self.territory.take_over)
 
     async def _sweep_forever(self) -> None:
         """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs.
