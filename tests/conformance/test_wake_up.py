@@ -59,6 +59,21 @@ async def test_each_of_several_jobs_for_later_on_one_lane_starts_in_time(engine:
             await ended(runtime, job_id)
 
 
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_each_of_many_jobs_for_later_on_one_lane_starts_in_time(engine: Engine, taken_over: bool):
+    """Also where they were there before whoever runs them."""
+    script = Script()
+    producer = await engine.runtime(kind())
+    if not taken_over:
+        runtime = await engine.running(kind(script), pace=TOLD)
+        await ended(runtime, await runtime.enqueue("work", {}))
+    began = datetime.now(UTC)
+    due = [began + seconds(1 + 0.1 * n) for n in range(50)]
+    added = await producer.enqueue_many([NewJob(kind="work", args={}, options=EnqueueOptions(run_at=at)) for at in due])
+    runtime = await engine.running(kind(script), pace=TOLD) if taken_over else runtime
+    await eventually(lambda: {one.id for one in added} <= set(script.ids), within=30)
+
+
 async def test_a_large_call_over_many_lanes_is_told_of(engine: Engine):
     script = Script()
     runtime = await engine.running(kind(script), pace=Pace(slots=200, poll=60.0))

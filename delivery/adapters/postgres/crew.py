@@ -12,7 +12,6 @@ from datetime import timedelta
 
 from psycopg.rows import DictRow
 
-from delivery import polling
 from delivery.adapters.postgres import tries
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
@@ -55,9 +54,7 @@ class RuntimeSettings:
     slots: int = 200  #: jobs that run at once in this process
     lease: timedelta = timedelta(seconds=30)  #: of a claimed job; renewed while its handler runs
     shard_lease: timedelta = timedelta(seconds=10)
-    #: How often to look for work that no ring told of; several who hear the rings look less often each
-    #: (`delivery.polling`).
-    poll: timedelta = timedelta(seconds=2)
+    poll: timedelta = timedelta(seconds=2)  #: how often to look for work that no ring told of
     grace: timedelta = timedelta(seconds=20)  #: for running jobs to end when the process stops
 
 
@@ -102,6 +99,7 @@ class Crew:
                     self._whenever(self.territory.shards.some_come, "take over shards", self.territory.take_over)
                 ),
                 tasks.create_task(self._whenever(self.territory.some_rang, "read lanes", self.territory.see)),
+                tasks.create_task(self._whenever(self.territory.unsure, "look ahead", self.territory.look_ahead)),
                 tasks.create_task(self._sweep_forever()),
                 tasks.create_task(self._claim_forever()),
             ]
@@ -159,7 +157,7 @@ class Crew:
         if channel == JOBS_CHANNEL:
             self.territory.rung(payload)
         elif channel == LANES_CHANNEL and _NUMBER.fullmatch(payload):
-            await self._guard("read lanes", lambda: self.territory.learn([int(payload)]))
+            await self._guard("read lanes", lambda: self.territory.changed(int(payload)))
         elif channel == CANCEL_CHANNEL and _NUMBER.fullmatch(payload):
             flight = self.flights.get(int(payload))
             if flight is not None:
@@ -173,9 +171,9 @@ class Crew:
     # Claiming and running ---------------------------------------------------------------------------------------
 
     async def _sweep_forever(self) -> None:
-        """Look at every lane: what rang unheard, came due, or lost its worker. Spaced by what a look costs.
+        """Look at every lane of ours: what rang unheard, or lost its worker. Spaced by what a look costs.
 
-        Where nothing is heard, only the looks find new work, and nobody else looks at our lanes.
+        Where nothing is heard, only the looks find new work; and nobody else looks at our lanes, ever.
         """
         while True:
             try:
@@ -185,17 +183,16 @@ class Crew:
                 pass  # the poll
             self.territory.sweep_now.clear()
             await self._guard("sweep lanes", self._sweep)
-            self._wake.set()
 
     async def _sweep(self) -> None:
         began = now()
-        await self.territory.sweep()
+        async for _ in self.territory.sweep():
+            self._wake.set()
         self._sweep_took = now() - began  # of one that failed nothing follows: the database was away
 
     def _sweep_pause(self) -> float:
-        alive, spacing = (self.territory.shards.workers, SWEEP_SPACING) if self._listener.hears else (1, DEAF_SPACING)
-        poll = polling.pause(self._settings.poll, alive).total_seconds()
-        return max(poll, min(spacing * self._sweep_took, LONGEST_SWEEP_PAUSE_S))
+        spacing = SWEEP_SPACING if self._listener.hears else DEAF_SPACING
+        return max(self._settings.poll.total_seconds(), min(spacing * self._sweep_took, LONGEST_SWEEP_PAUSE_S))
 
     async def _claim_forever(self) -> None:
         while True:
@@ -261,6 +258,8 @@ class Crew:
         for ask in asks:
             mine = by_slot.get(ask.slot, [])
             self.territory.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
+        if self.territory.book.is_unsure:
+            self.territory.unsure.set()
 
     def _start(self, flight: tries.Flight) -> None:
         job_id = flight.row["id"]

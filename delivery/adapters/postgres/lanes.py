@@ -43,8 +43,8 @@ MOST_STALLED = 5
 #: One claim starts at most so many of them: a crowd that starts together times out together, time and again, and the
 #: others wait for the processor each time.
 A_FEW = {Standing.UNPROVEN: 10, Standing.STALLED: 1}
-#: Of a lane's eight classes, the one for a person's retry, which a pause does not hold.
-FORCED = 0
+#: A lane's classes, and the one for a person's retry, which a pause does not hold.
+CLASSES, FORCED = range(8), 0
 
 
 @dataclass(slots=True)
@@ -67,6 +67,7 @@ class Lane:
     #: class -> look no lower than this; a class is here while it may have due work
     ready: dict[int, datetime] = field(default_factory=dict)
     floors: dict[int, datetime] = field(default_factory=dict)
+    more: set[int] = field(default_factory=set)  #: classes that may have later work which no alarm is set for
     asked: bool = False  #: a claim asks for it right now
     wakes: int = 0  #: raised by each wake-up, so that an answer older than the wake-up does not undo it
 
@@ -111,6 +112,7 @@ class LaneBook:
         self._turns = {standing: Turns() for standing in Standing}
         self._lines = deque(Standing)  # the one whose turn it is first
         self._alarms = Alarms()
+        self._unsure: dict[int, datetime] = {}  # slots of which nobody here knows when their next job is due -> floors
 
     def __contains__(self, lane_id: int) -> bool:
         return lane_id in self._lanes
@@ -163,9 +165,28 @@ class LaneBook:
         if floor is None and lane.cautious and lane.is_new:  # in use: so it is tried before what a sweep found
             self._turns[lane.standing].hasten(lane.owner_id, lane.id)
 
-    def wake_at(self, slot: int, when: float) -> None:
-        """Wake the lane at a time."""
-        self._alarms.set(slot, when)
+    def wake_at(self, slot: int, when: float, *, more: bool = False) -> None:
+        """Wake the lane at a time; `more`: there may be later times, of which nothing is known here."""
+        self._alarms.set(slot, when, more=more)
+
+    def expect_more(self, slot: int) -> None:
+        """There may be later work, of which nothing is known here."""
+        lane = self._lanes.get(slot >> 3)
+        if lane is not None:
+            lane.more.add(slot & 7)
+
+    def look_ahead(self, lane_id: int) -> None:
+        """Nothing is known of a lane's work."""
+        self._unsure |= {lane_id * 8 + kind: FLOOR for kind in CLASSES}
+
+    def take_unsure(self) -> dict[int, datetime]:
+        """Take out the slots of which it has to be read when their next job is due, and from where to look."""
+        unsure, self._unsure = self._unsure, {}
+        return {slot: floor for slot, floor in unsure.items() if slot >> 3 in self._lanes}
+
+    def stay_unsure(self, slots: dict[int, datetime]) -> None:
+        """Put back what could not be read."""
+        self._unsure = slots | self._unsure
 
     def take_off(self, lane_id: int) -> None:
         """A job of this lane started."""
@@ -198,15 +219,22 @@ class LaneBook:
         if lane is not None and not lane.stalled:
             self._stand(lane, streak=0, stalled=True)
 
+    @property
+    def is_unsure(self) -> bool:
+        """Say whether there is something to take by `take_unsure`."""
+        return bool(self._unsure)
+
     def next_alarm(self) -> float | None:
         """Return when `ring` is next due."""
         return self._alarms.next()
 
     def ring(self, now: float) -> None:
         """Wake the lanes whose time has come."""
-        for slot in list(self._alarms.due(now)):
+        for slot, more in list(self._alarms.due(now)):
             if slot >= 0:
                 self.wake(slot)
+                if more:
+                    self.expect_more(slot)
             elif (lane := self._lanes.get(~slot)) is not None:
                 self._queue(lane, first=True)
 
@@ -243,6 +271,9 @@ class LaneBook:
             lane.floors[kind] = max(last_run_at - FLOOR_SLACK, FLOOR)
         if count < ask.slots and lane.wakes == ask.wakes:
             lane.ready.pop(kind, None)
+            if kind in lane.more:
+                lane.more.discard(kind)
+                self._unsure[ask.slot] = lane.floors.get(kind, FLOOR)
         self._queue(lane)
 
     def _left(self, budget: int, drag: int | None) -> dict[Standing, int]:

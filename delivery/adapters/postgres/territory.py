@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +20,11 @@ from delivery.adapters.postgres.lanes import Lane, LaneBook
 from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.tries import Flight
-from delivery.adapters.postgres.turns import MOST_A_SLOT
 
 _RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
 _LONGEST_ALARM_S = 3600.0
+#: What is read to be due is claimed no sooner than this, in seconds: somebody may hold it, and then no claim takes it.
+_SOON_S = 0.05
 #: Lanes whose rows are read by one statement: what is done with them takes the loop a few hundredths of a second.
 PAGE = 2_000
 
@@ -45,9 +46,10 @@ class Territory:
         self.shards = Shards(database, shard_lease, own, self._lost, shares=shares)
         self.sweep_now = asyncio.Event()  #: something may have been missed
         self.some_rang = asyncio.Event()  #: lanes whose rows were not read yet
+        self.unsure = asyncio.Event()  #: the next job of some slots is to be looked for
         self._reads = 0
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
-        self._unseen: dict[int, set[float]] = {}  # slots that rang, of lanes whose rows were not read yet -> when due
+        self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due first
         self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
 
     def rung(self, payload: str) -> None:
@@ -114,12 +116,15 @@ class Territory:
         await self.learn(self.book)
         self.sweep_now.set()
 
-    async def _read(self, name: str, parameters: dict[str, Any]) -> list[DictRow]:
-        """Read rows of lanes and take what they say. Reads overlap: of a lane, what was asked for last stands."""
+    async def _read(self, name: str, parameters: dict[str, Any], *, parked: bool = True) -> list[DictRow]:
+        """Read rows of lanes and take what they say. Reads overlap: of a lane, what was asked for last stands.
+
+        Not `parked`: leave out lanes that are off, unless they are known already.
+        """
         self._reads += 1
         asked = self._reads
         rows = await self._database.fetch(statement(name), parameters, quick=True)
-        self._take(rows, asked)
+        self._take(rows if parked else [row for row in rows if row["is_on"] or row["id"] in self.book], asked)
         return rows
 
     def _take(self, rows: Sequence[DictRow], asked: int) -> None:
@@ -150,17 +155,25 @@ class Territory:
     def _count_flying(self) -> Counter[int]:
         return Counter([*(flight.lane_id for flight in self._flights.values()), *self._foreign.values()])
 
-    async def sweep(self) -> None:
-        """Look at every lane of ours that has rows: what it says, and from when there is work."""
-        shards = sorted(self.shards.owned)
-        if not shards:
+    async def sweep(self) -> AsyncIterator[None]:
+        """Look at every lane of ours that has rows, page by page: what it says, and from when there is work."""
+        after: int | None = -1
+        while after is not None and self.shards.owned:
+            page = {"shards": sorted(self.shards.owned), "after": after, "page": PAGE}
+            heads = await self._read("sweep_lanes", page, parked=False)
+            for row in heads:
+                self._rouse(row)
+            yield
+            after = next((row["lane"] for row in heads if row["n"] == PAGE), None)
+
+    def _rouse(self, head: DictRow) -> None:
+        if head["id"] not in self.book:
             return
-        heads = await self._read("sweep_lanes", {"shards": shards})
-        for row in heads:
-            if row["due_in_s"] <= 0:
-                self.book.wake(row["lane"], floor=row["run_at"])
-            else:
-                self.book.wake_at(row["lane"], now() + min(row["due_in_s"], _LONGEST_ALARM_S))
+        if head["due_in_s"] <= 0:
+            self.book.wake(head["lane"], floor=head["run_at"])
+            self.book.expect_more(head["lane"])
+        else:
+            self.book.wake_at(head["lane"], now() + min(head["due_in_s"], _LONGEST_ALARM_S), more=True)
 
     async def see(self) -> None:
         """Read the rows of lanes that rang and were not known, and wake them when they are due."""
@@ -170,20 +183,39 @@ class Territory:
         try:
             await self.learn({slot >> 3 for slot in unseen})
         except BaseException:
-            for slot, times in unseen.items():
-                for due in times:
-                    self._note(slot, due)
+            for slot, due in unseen.items():
+                self._note(slot, due)
             raise
-        for slot, times in unseen.items():
-            for due in times:
-                self.book.wake_at(slot, due)
+        for slot, due in unseen.items():
+            self.book.wake_at(slot, due, more=True)
 
     def _note(self, slot: int, due: float) -> None:
+        self._unseen[slot] = min(due, self._unseen.get(slot, due))
         self.some_rang.set()
-        times = self._unseen.setdefault(slot, set())
-        times.add(due)
-        if len(times) > MOST_A_SLOT:
-            times.remove(max(times))
+
+    async def changed(self, lane_id: int) -> None:
+        """Read a lane's row; where it was not on, as far as we knew, look what work it has."""
+        known = self.book.get(lane_id)
+        was_on = known is not None and known.on
+        await self.learn([lane_id])
+        if not was_on:
+            self.book.look_ahead(lane_id)
+            self.unsure.set()
+
+    async def look_ahead(self) -> None:
+        """Read when the next job is due where a claim left nothing and no alarm tells."""
+        unsure = self.book.take_unsure()
+        if not unsure:
+            return
+        parameters = {"slots": list(unsure), "floors": list(unsure.values())}
+        try:
+            rows = await self._database.fetch(statement("read_next"), parameters, quick=True)
+        except BaseException:
+            self.book.stay_unsure(unsure)
+            raise
+        for row in rows:
+            due_in_s = min(max(row["due_in_s"], _SOON_S), _LONGEST_ALARM_S)
+            self.book.wake_at(row["lane"], now() + due_in_s, more=True)
 
 
 def now() -> float:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import bisect
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
 
-#: Times that are kept of one slot; a sweep finds what comes due after those.
-MOST_A_SLOT = 16
-_NEVER = (float("inf"),)
 #: Entries of the heap that are let stand besides twice as many as there are alarms.
 _SPARE = 64
 
@@ -58,45 +54,42 @@ class Turns:
 
 
 class Alarms:
-    """The earliest few times that each slot is to ring at."""
+    """The earliest time that each slot is to ring at, and whether there are others after it."""
 
     def __init__(self) -> None:
-        self._when: dict[int, list[float]] = {}  # in order
-        self._heap: list[tuple[float, int]] = []  # of each slot the first, and some that others took the place of
+        self._when: dict[int, float] = {}
+        self._more: set[int] = set()  # slots that have later times, too
+        self._heap: list[tuple[float, int]] = []  # of each slot its time, and some that others took the place of
 
     def __len__(self) -> int:
-        return sum(map(len, self._when.values()))
+        return len(self._when)
 
-    def set(self, slot: int, when: float) -> None:
-        """Ring for the slot at a time, besides others; of many, the latest ones are dropped."""
-        times = self._when.setdefault(slot, [])
-        if when in times or (len(times) >= MOST_A_SLOT and when > times[-1]):
-            return
-        bisect.insort(times, when)
-        del times[MOST_A_SLOT:]
-        if times[0] == when:
+    def set(self, slot: int, when: float, *, more: bool = False) -> None:
+        """Ring for the slot at a time; of several times the earliest is kept. `more`: there may be later ones."""
+        known = self._when.get(slot)
+        if more or known not in (None, when):
+            self._more.add(slot)
+        if known is None or when < known:
+            self._when[slot] = when
             self._push(slot)
 
     def next(self) -> float | None:
         """Return when the next one rings."""
-        while self._heap and self._when.get(self._heap[0][1], _NEVER)[0] != self._heap[0][0]:
-            heapq.heappop(self._heap)  # an earlier one took its place, and rang
+        while self._heap and self._when.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # an earlier one took its place
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now: float) -> Iterator[int]:
-        """Take out the slots that ring now, each once."""
+    def due(self, now: float) -> Iterator[tuple[int, bool]]:
+        """Take out the slots that ring now, each once, and whether there may be later times."""
         while (when := self.next()) is not None and when <= now:
             _, slot = heapq.heappop(self._heap)
-            times = self._when[slot]
-            del times[: bisect.bisect_right(times, now)]
-            if times:
-                self._push(slot)
-            else:
-                del self._when[slot]
-            yield slot
+            del self._when[slot]
+            more = slot in self._more
+            self._more.discard(slot)
+            yield slot, more
 
     def _push(self, slot: int) -> None:
-        heapq.heappush(self._heap, (self._when[slot][0], slot))
+        heapq.heappush(self._heap, (self._when[slot], slot))
         if len(self._heap) > 2 * len(self._when) + _SPARE:
-            self._heap = [(times[0], slot) for slot, times in self._when.items()]
+            self._heap = [(when, slot) for slot, when in self._when.items()]
             heapq.heapify(self._heap)

@@ -329,3 +329,40 @@ def test_what_an_older_read_says_of_a_lane_does_not_overwrite_a_newer_one() -> N
     assert book.ask(0.0, 10) == []
     book.learn(Lane(1, None, 2, 1, on=True, asked_at=3))
     assert [ask.slots for ask in book.ask(0.0, 10)] == [2]
+
+
+def test_a_slot_that_rang_at_one_of_several_times_is_looked_at_once_nothing_is_left_in_it() -> None:
+    book = book_of((1, None, 2), due=False)
+    book.wake_at(8 + PLAIN, 1.0)
+    book.wake_at(8 + PLAIN, 2.0)
+    [ask] = book.ask(1.0, 10)
+    start(book, ask, 2)
+    assert book.take_unsure() == {}, "there may be more that is due"
+    for _ in range(2):
+        book.land(1)
+    [ask] = book.ask(1.0, 10)
+    start(book, ask, 0)
+    assert book.is_unsure
+    assert book.take_unsure() == {8 + PLAIN: NOW - FLOOR_SLACK}
+    assert not book.is_unsure
+
+
+def test_a_slot_whose_every_time_is_known_is_not_looked_at() -> None:
+    book = book_of((1, None, 2))
+    for now in (1.0, 2.0, 3.0):
+        book.wake_at(8 + PLAIN, now)
+        [ask] = book.ask(now, 10)
+        start(book, ask, 1)
+        book.land(1)
+    assert not book.is_unsure
+
+
+def test_what_could_not_be_looked_at_stays_unsure_while_its_lane_is_here() -> None:
+    book = book_of((1, None, 2), (2, None, 2), due=False)
+    for lane_id in (1, 2):
+        book.look_ahead(lane_id)
+    unsure = book.take_unsure()
+    assert sorted({slot >> 3 for slot in unsure}) == [1, 2]
+    book.stay_unsure(unsure)
+    book.forget(keep=[2])
+    assert book.take_unsure() == {2 * 8 + kind: FLOOR for kind in range(8)}

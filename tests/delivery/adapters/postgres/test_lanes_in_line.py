@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from delivery.adapters.postgres.lanes import FORCED, Lane, LaneBook
-from delivery.adapters.postgres.turns import MOST_A_SLOT
 from tests.delivery.adapters.postgres.strangers import PLAIN, book_of, claim, lanes_of, line_of, prove, stranger
 
 # Places in line -------------------------------------------------------------------------------------------------
@@ -74,12 +73,12 @@ def test_a_paused_lane_that_rings_without_end_has_one_alarm() -> None:
     assert lanes_of(book.ask(36_000.0, 200, drag=100)) == [1]
 
 
-def test_a_lane_that_is_swept_without_end_has_a_few_alarms_a_class() -> None:
+def test_a_lane_that_is_swept_without_end_has_one_alarm_a_class() -> None:
     book = book_of(stranger(1))
     for n in range(10_000):
         book.wake_at(8 + PLAIN, n * 2.0 + 3600.0)
         book.wake_at(8 + PLAIN + 1, n * 2.0 + 3600.0)
-    assert len(book._alarms) == 2 * MOST_A_SLOT
+    assert len(book._alarms) == 2
 
 
 def test_each_of_several_waits_of_a_lane_ends_in_time() -> None:
@@ -87,10 +86,13 @@ def test_each_of_several_waits_of_a_lane_ends_in_time() -> None:
     book.learn(stranger(1))
     for when in (1.0, 3.0, 2.0):
         book.wake_at(8 + PLAIN, when)
-    for when in (1.0, 2.0, 3.0):
+    for when, following in ((1.0, 2.0), (2.0, 3.0), (3.0, None)):
         assert book.ask(when - 0.5, 10) == []
         [ask] = book.ask(when, 10)
         book.answered(ask, 0, None)
+        assert list(book.take_unsure()) == [8 + PLAIN]
+        if following is not None:  # as who looked for it says
+            book.wake_at(8 + PLAIN, following, more=True)
     assert book.next_alarm() is None
 
 

@@ -128,19 +128,12 @@ async def test_a_relay_counts_while_it_lives_and_no_longer_when_it_has_stopped(
     assert await outbox.beat(1, timedelta(seconds=60)) == 1, "the second one's time is over"
 
 
-async def test_an_idle_worker_that_hears_looks_less_often_where_many_live(database: Counted, connection: Sql) -> None:
-    async with working(database) as looks:
-        alone = await seconds_for(looks)
-    connection.execute(OTHERS.format("worker"))
-    async with working(database) as looks:
-        assert await looks_in(looks, alone) < LOOKS
-
-
-async def test_an_idle_worker_that_hears_nothing_looks_as_often_as_one_alone(
-    database: Counted, connection: Sql
+@pytest.mark.parametrize("hears", [True, False])
+async def test_an_idle_worker_looks_as_often_where_many_live_as_one_alone(
+    database: Counted, connection: Sql, hears: bool
 ) -> None:
-    """Nobody else looks at its lanes, and nothing tells it of work."""
+    """Nobody else looks at its lanes."""
     connection.execute(OTHERS.format("worker"))
-    database.is_pooled = True
+    database.is_pooled = not hears
     async with working(database) as looks:
         await seconds_for(looks)

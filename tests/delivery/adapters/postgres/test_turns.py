@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery.adapters.postgres.turns import MOST_A_SLOT, Alarms, Turns
+from delivery.adapters.postgres.turns import Alarms, Turns
 
 
 def line_of(turns: Turns) -> list[int]:
@@ -46,42 +46,40 @@ def test_a_lane_that_leaves_the_line_leaves_no_turn_behind() -> None:
     assert line_of(turns) == [2]
 
 
-def test_a_slot_rings_at_each_of_its_times_and_once_for_those_that_are_over() -> None:
+def test_a_slot_rings_at_the_earliest_of_its_times_and_says_that_there_are_more() -> None:
     alarms = Alarms()
     for when in (5.0, 3.0, 4.0, 3.0, 9.0):
         alarms.set(8, when)
-    assert (len(alarms), alarms.next()) == (4, 3.0)
+    assert (len(alarms), alarms.next()) == (1, 3.0)
     assert list(alarms.due(2.9)) == []
-    assert list(alarms.due(3.0)) == [8]
-    assert list(alarms.due(6.0)) == [8]
-    assert (len(alarms), alarms.next()) == (1, 9.0)
-    assert list(alarms.due(10.0)) == [8]
+    assert list(alarms.due(3.0)) == [(8, True)]
     assert (len(alarms), alarms.next()) == (0, None)
 
 
-def test_of_many_times_of_a_slot_the_earliest_are_kept() -> None:
+def test_a_slot_with_one_time_has_no_more_unless_that_is_said() -> None:
     alarms = Alarms()
-    for n in range(1_000):
-        alarms.set(8, float((n * 7) % 1_000))
-    assert len(alarms) == MOST_A_SLOT
-    assert [list(alarms.due(float(n))) for n in range(MOST_A_SLOT)] == [[8]] * MOST_A_SLOT
-    assert alarms.next() is None
+    alarms.set(8, 3.0)
+    alarms.set(8, 3.0)
+    alarms.set(16, 3.0, more=True)
+    assert sorted(alarms.due(3.0)) == [(8, False), (16, True)]
+    alarms.set(16, 4.0)
+    assert list(alarms.due(4.0)) == [(16, False)]
 
 
 def test_an_alarm_that_rang_can_be_set_anew() -> None:
     alarms = Alarms()
     alarms.set(8, 3.0)
-    assert list(alarms.due(3.0)) == [8]
+    assert list(alarms.due(3.0)) == [(8, False)]
     alarms.set(8, 7.0)
     assert list(alarms.due(6.0)) == []
-    assert list(alarms.due(7.0)) == [8]
+    assert list(alarms.due(7.0)) == [(8, False)]
 
 
 def test_alarms_ring_in_the_order_of_their_times() -> None:
     alarms = Alarms()
     for slot, when in ((1, 3.0), (2, 1.0), (3, 2.0)):
         alarms.set(slot, when)
-    assert list(alarms.due(5.0)) == [2, 3, 1]
+    assert [slot for slot, _ in alarms.due(5.0)] == [2, 3, 1]
 
 
 def test_what_is_set_again_and_again_takes_no_more_room_whatever_its_times() -> None:
@@ -90,6 +88,6 @@ def test_what_is_set_again_and_again_takes_no_more_room_whatever_its_times() -> 
     for n in range(20_000):
         for slot in range(10):
             alarms.set(slot, 100_000.0 - n + slot)
-    assert len(alarms) == 10 * MOST_A_SLOT
+    assert len(alarms) == 10
     assert len(alarms._heap) < 100
-    assert list(alarms.due(100_000.0)) == list(range(10))
+    assert [slot for slot, _ in alarms.due(100_000.0)] == list(range(10))
