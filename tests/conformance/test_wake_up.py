@@ -144,7 +144,7 @@ async def test_nonsense_deafens_nobody(engine: Engine):
 async def test_a_job_that_was_committed_late_is_not_passed_over(engine: Engine):
     """Others of its lane, enqueued after it and committed before it, have long run."""
     script = Script()
-    runtime = await engine.running(kind(script))
+    runtime = await engine.running(kind(script), pace=TOLD)
     async with engine.transaction() as tx:
         late = await runtime.with_(tx).enqueue("work", {})
         for _ in range(12):

@@ -257,7 +257,7 @@ async def ring(tx: AsyncConnection[Any], slots: Iterable[tuple[int, datetime | N
     if len(payload) > _PAYLOAD_BYTES:
         payload = "*"
     async with tx.cursor() as cursor:
-        await cursor.execute(statement("notify"), {"channel": JOBS_CHANNEL, "payload": payload})
+        await cursor.execute(statement("ring_jobs"), {"slots": payload})
 
 
 def _word(slot: int, run_at: datetime | None, now: datetime) -> str:

@@ -64,9 +64,10 @@ class Lane:
     streak: int = PROVEN_AFTER - 1  #: quick tries in a row
     stalled: bool = False  #: a try keeps us waiting, or the last one hung
     is_new: bool = True  #: no try of it has told us anything yet
-    #: class -> look no lower than this; a class is here while it may have due work
-    ready: dict[int, datetime] = field(default_factory=dict)
-    floors: dict[int, datetime] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)  #: classes that may have due work
+    floors: dict[int, datetime] = field(default_factory=dict)  #: class -> look no lower than this
+    #: class -> what its floor was lowered to since it was last asked for
+    lowered: dict[int, datetime] = field(default_factory=dict)
     more: set[int] = field(default_factory=set)  #: classes that may have later work which no alarm is set for
     asked: bool = False  #: a claim asks for it right now
     wakes: int = 0  #: raised by each wake-up, so that an answer older than the wake-up does not undo it
@@ -151,19 +152,26 @@ class LaneBook:
             self._unqueue(self._lanes.pop(lane_id))
             self._flying.discard(lane_id)
 
-    def wake(self, slot: int, *, floor: datetime | None = None) -> None:
-        """Due work may have come to a lane; `floor` lowers from where its claim looks."""
+    def wake(self, slot: int, *, floor: datetime | None = None, swept: bool = False) -> None:
+        """Due work may have come to a lane, or a sweep found some; `floor` lowers from where its claim looks."""
         lane = self._lanes.get(slot >> 3)
         if lane is None:
             return
         kind = slot & 7
         lane.wakes += 1
-        known = lane.floors.get(kind, FLOOR)
-        lane.floors[kind] = known if floor is None else min(known, floor)
-        lane.ready[kind] = lane.floors[kind]
+        self.lower(slot, floor)
+        lane.ready.add(kind)
         self._queue(lane, first=not lane.asked)
-        if floor is None and lane.cautious and lane.is_new:  # in use: so it is tried before what a sweep found
+        if not swept and lane.cautious and lane.is_new:  # in use: so it is tried before what a sweep found
             self._turns[lane.standing].hasten(lane.owner_id, lane.id)
+
+    def lower(self, slot: int, floor: datetime | None) -> None:
+        """Claims look from `floor` on, also where one is under way that will have taken what is later."""
+        lane = self._lanes.get(slot >> 3)
+        if lane is not None and floor is not None:
+            kind = slot & 7
+            lane.floors[kind] = min(lane.floors.get(kind, FLOOR), floor)
+            lane.lowered[kind] = min(lane.lowered.get(kind, floor), floor)
 
     def wake_at(self, slot: int, when: float, *, more: bool = False) -> None:
         """Wake the lane at a time; `more`: there may be later times, of which nothing is known here."""
@@ -257,6 +265,7 @@ class LaneBook:
             budget -= slots
             left[lane.standing] -= slots
             lane.asked = True
+            lane.lowered.pop(kind, None)
             asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
         return asks
 
@@ -267,10 +276,11 @@ class LaneBook:
             return
         lane.asked = False
         kind = ask.slot & 7
-        if last_run_at is not None and lane.floors.get(kind, FLOOR) >= ask.floor:  # else it was lowered meanwhile
-            lane.floors[kind] = max(last_run_at - FLOOR_SLACK, FLOOR)
+        if last_run_at is not None:
+            risen = max(last_run_at - FLOOR_SLACK, FLOOR)
+            lane.floors[kind] = min(risen, lane.lowered.get(kind, risen))  # a claim does not see what commits meanwhile
         if count < ask.slots and lane.wakes == ask.wakes:
-            lane.ready.pop(kind, None)
+            lane.ready.discard(kind)
             if kind in lane.more:
                 lane.more.discard(kind)
                 self._unsure[ask.slot] = lane.floors.get(kind, FLOOR)

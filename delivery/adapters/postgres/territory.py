@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg.rows import DictRow
@@ -22,6 +22,8 @@ from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.tries import Flight
 
 _RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
+_BEGAN = re.compile(r"@([0-9]{1,10}\.[0-9]{6})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_ALARM_S = 3600.0
 #: What is read to be due is claimed no sooner than this, in seconds: somebody may hold it, and then no claim takes it.
 _SOON_S = 0.05
@@ -53,11 +55,18 @@ class Territory:
         self._foreign: dict[int, int] = {}  # jobs that others have in flight in lanes of ours -> their lanes
 
     def rung(self, payload: str) -> None:
-        """Take what an enqueue rang: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep"."""
+        """Take what an enqueue rang: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep".
+
+        First comes `@` with the time at which its transaction began: none of its jobs is older.
+        """
         if payload == "*":
             self.sweep_now.set()
             return
+        since: datetime | None = None
         for word in payload.split(","):
+            if began := _BEGAN.fullmatch(word):
+                since = _EPOCH + timedelta(seconds=float(began[1]))
+                continue
             found = _RUNG.fullmatch(word)
             if found is None:
                 continue  # anybody may ring
@@ -68,8 +77,9 @@ class Territory:
                 self._note(slot, due)
             elif found[2]:
                 self.book.wake_at(slot, due)
+                self.book.lower(slot, since)
             else:
-                self.book.wake(slot)
+                self.book.wake(slot, floor=since)
 
     def _is_elsewhere(self, lane_id: int) -> bool:
         shard = self._elsewhere.get(lane_id)
@@ -170,7 +180,7 @@ class Territory:
         if head["id"] not in self.book:
             return
         if head["due_in_s"] <= 0:
-            self.book.wake(head["lane"], floor=head["run_at"])
+            self.book.wake(head["lane"], floor=head["run_at"], swept=True)
             self.book.expect_more(head["lane"])
         else:
             self.book.wake_at(head["lane"], now() + min(head["due_in_s"], _LONGEST_ALARM_S), more=True)

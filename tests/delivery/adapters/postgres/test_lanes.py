@@ -366,3 +366,32 @@ def test_what_could_not_be_looked_at_stays_unsure_while_its_lane_is_here() -> No
     book.stay_unsure(unsure)
     book.forget(keep=[2])
     assert book.take_unsure() == {2 * 8 + kind: FLOOR for kind in range(8)}
+
+
+def test_what_rang_while_a_claim_was_under_way_is_looked_for_below_what_that_claim_took() -> None:
+    """Even where the claim looked that low, but before it was committed."""
+    book = book_of((1, None, 2))
+    [ask] = book.ask(0.0, 10)
+    book.wake(8 + PLAIN, floor=NOW - timedelta(hours=1))
+    start(book, ask, 2)
+    for _ in range(2):
+        book.land(1)
+    [ask] = book.ask(0.0, 10)
+    assert ask.floor == NOW - timedelta(hours=1)
+    start(book, ask, 2)
+    for _ in range(2):
+        book.land(1)
+    [ask] = book.ask(0.0, 10)
+    assert ask.floor == NOW - FLOOR_SLACK
+
+
+def test_what_is_due_later_lowers_the_floor_at_once() -> None:
+    """It may be due by the time that it is heard of."""
+    book = book_of((1, None, 2))
+    [ask] = book.ask(0.0, 10)
+    start(book, ask, 1)
+    book.lower(8 + PLAIN, NOW - timedelta(hours=1))
+    book.wake_at(8 + PLAIN, 1.0)
+    book.land(1)
+    [ask] = book.ask(1.0, 10)
+    assert ask.floor == NOW - timedelta(hours=1)

@@ -167,7 +167,7 @@ def test_a_new_lane_that_rings_is_tried_before_those_that_a_sweep_found() -> Non
     book = LaneBook()
     for n in range(1, 101):
         book.learn(stranger(n))
-        book.wake(n * 8 + PLAIN, floor=FLOOR)
+        book.wake(n * 8 + PLAIN, floor=FLOOR, swept=True)
     book.wake(50 * 8 + PLAIN)
     assert lanes_of(claim(book, 1, drag=10)) == [50]
 
