@@ -100,10 +100,7 @@ PROTOCOL_OF_JOBS = (
         f"{SQL}settle_jobs.sql",
         "CASE WHEN r.outcome IS NULL THEN j.attempt - 1 ELSE j.attempt END",
         "j.attempt",
-        [
-            PROTOCOL,
-            f"{CONFORMANCE}test_shutdown.py::test_what_was_claimed_and_never_began_goes_back_as_if_it_had_not_been",
-        ],
+        [PROTOCOL, f"{OF_POSTGRES}test_crew.py::test_a_job_whose_lapsed_try_will_not_end_is_looked_at_now_and_then"],
     ),
     Mutant(
         "only failures are charged",

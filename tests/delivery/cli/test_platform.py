@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
 
 import psycopg
 
+from delivery import open_app
 from delivery.sealing import KeyEncryptionKey
+from delivery.settings import read_settings
 
 from .conftest import Cli, lines, the_line
 
@@ -89,3 +92,19 @@ def test_the_status_tells_what_waits_for_the_relay(declared: Cli, connection):
     assert status["waiting_events"] == 60
     assert status["oldest_waiting"].endswith("Z")
     assert lines(declared("status"))["outbox"].startswith("60 events wait for the relay, the oldest for ")
+
+
+def test_what_a_handler_left_behind_is_listed_and_removed(cli: Cli, refused):
+    async def leave_behind() -> None:
+        async with open_app(read_settings(database_url=cli.environment["TIDINGS_DATABASE_URL"])) as app:
+            for owner_id in (None, "default"):
+                await app.subscriptions.keep_handler("mailer", ["a.*"], owner_id=owner_id, coalesce=False, by="code")
+
+    asyncio.run(leave_behind())
+    [left] = cli.json("subscriptions", "list", "--platform")
+    assert (left["name"], left["owner_id"], left["handler"]) == ("mailer", None, "handler.mailer")
+    assert cli.json("subscriptions", "remove", "mailer", "--platform") == left
+    assert cli.json("subscriptions", "list", "--platform") == []
+    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", code=1)
+    assert "the platform has no subscription 'mailer'" in again
+    assert [each["name"] for each in cli.json("subscriptions", "list")] == ["mailer"]
