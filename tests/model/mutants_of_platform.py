@@ -162,8 +162,8 @@ PROMISES = (
     Mutant(
         "what waits and is never claimed expires",
         f"{SQL}expire_jobs.sql",
-        "job.kind LIKE 'handler.%%' THEN %(others_until)s::timestamptz",
-        "job.kind LIKE 'handler.%%' AND %(others_until)s::timestamptz IS NULL THEN now()",
-        [f"{OF_POSTGRES}test_upkeep.py::test_jobs_of_a_handler_that_nobody_runs_expire_like_those_of_others"],
+        "WHEN k.kind IS NULL THEN %(others_until)s::timestamptz",
+        "WHEN k.kind IS NULL THEN %(others_until)s::timestamptz - interval '100 years'",
+        [f"{OF_POSTGRES}test_upkeep.py::test_a_job_of_a_kind_without_a_limit_never_expires"],
     ),
 )

@@ -30,7 +30,7 @@ USERS_SECONDS = 5.0
 FIRST_WORK_SECONDS = 20.0
 
 #: What is said of a database that somebody gave, and is no help with ours.
-GIVEN_ADVICE = "; check --dsn"
+GIVEN_ADVICE = "; check that it runs, and --dsn"
 
 T = TypeVar("T")
 
