@@ -93,7 +93,7 @@ class Territory:
         coming = dict(self.shards.coming)
         if not coming:
             return
-        rows = await self._database.fetch(statement("read_flights"), {"shards": list(coming)})
+        rows = await self._database.fetch(statement("read_flights"), {"shards": list(coming)}, quick=True)
         self._foreign |= {row["id"]: row["lane"] >> 3 for row in rows if row["id"] not in self._flights}
         self.shards.own(coming)
         await self.learn({row["lane"] >> 3 for row in rows})
