@@ -39,7 +39,7 @@ START_WINDOW = 1
 #: Quick tries in a row after which a cautious lane that kept us waiting is trusted again; a new one needs one.
 PROVEN_AFTER = 5
 #: Of unproven and stalled lanes together, so many halves of what stalled ones may have may be in flight.
-MOST_STALLED = 5
+MOST_STALLED = 3
 #: One claim starts at most so many of them: a crowd that starts together times out together, time and again, and the
 #: others wait for the processor each time.
 A_FEW = {Standing.UNPROVEN: 10, Standing.STALLED: 1}
