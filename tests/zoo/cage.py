@@ -27,7 +27,7 @@ class Receiver:
     source: str  #: the public report, `owner/repo#number`, or the standard whose trap it is
     receive: Script
     expect: str | tuple[str, ...]  #: the outcome's code, or those that a race may give
-    then: tuple[str, ...] = ()  #: the codes of further deliveries in a row
+    then: tuple[str | tuple[str, ...], ...] = ()  #: the same of further deliveries in a row
     note: str | None = None  #: what is kept about the body of the last
     #: `answer`: at once, however long the deadline. `deadline`: it would go on for ever. `grace`: after two seconds,
     #: as its status has decided.
