@@ -8,8 +8,8 @@
 BIN = .venv/bin
 # The first of these that is new enough makes .venv.
 PYTHON ?= python3.13 python3.12 python3.11 python3
-# Tests mostly wait; but each worker may start a PostgreSQL of its own, so there are never more than four.
-WORKERS = -n 4 --dist loadfile
+# Tests mostly wait; but each worker may start a PostgreSQL of its own, so there are never more than five.
+WORKERS = -n 5 --dist loadfile
 MINUTES = 10
 PIP = PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --quiet
 
@@ -51,7 +51,7 @@ reference: .venv/.ready ## write docs/cli.md again from --help
 
 lock: ## make requirements.lock again from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo 'make lock needs uv on the PATH' >&2; exit 1; }
-	uv pip compile pyproject.toml --extra embedded --extra mocking --group dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --extra embedded --extra mocking --extra otel --group dev --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command 'make lock' --quiet -o requirements.lock $(ARGS)
 
 clean: ## remove .venv, caches and builds

@@ -5,14 +5,32 @@ from __future__ import annotations
 import click
 
 from benchmarks.claim_growth import claim_growth
+from benchmarks.curves import curves
 from benchmarks.drain import drain
+from benchmarks.end_to_end import end_to_end
+from benchmarks.fan_out import fan_out
 from benchmarks.held_snapshot import held_snapshot
 from benchmarks.isolation import isolation
+from benchmarks.latency import latency
 from benchmarks.record import record
 from benchmarks.scenario import Scenario
+from benchmarks.slow import slow
 from benchmarks.stage import on_stage
+from benchmarks.write_path import write_path
 
-SCENARIOS: tuple[Scenario, ...] = (isolation, claim_growth, record, held_snapshot, drain)
+SCENARIOS: tuple[Scenario, ...] = (
+    isolation,
+    claim_growth,
+    record,
+    held_snapshot,
+    drain,
+    latency,
+    end_to_end,
+    fan_out,
+    slow,
+    write_path,
+    curves,
+)
 
 
 @click.group(invoke_without_command=True)

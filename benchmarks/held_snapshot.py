@@ -13,7 +13,7 @@ import time
 import psycopg
 
 from benchmarks.scenario import Outcome, middle, p99, progress, scenario
-from benchmarks.stage import Child, Receivers, Stage
+from benchmarks.stage import Child, Receivers, Stage, until
 
 MOST_FACTOR = 5.0
 #: The load runs this long before it counts, in seconds.
@@ -69,10 +69,17 @@ def _pieces(seconds: float) -> list[float]:
 
 
 def _claims(timed: Child, seconds: float) -> list[float]:
-    """Return how long each claim took in the time to come."""
+    """Return how long each claim took in the time to come, and until there was one at all."""
     timed.ask("claim_jobs")
     time.sleep(seconds)
-    return [took for took, _ in timed.ask("claim_jobs")]
+    taken: list[float] = []
+
+    def some() -> bool:
+        taken.extend(took for took, _ in timed.ask("claim_jobs"))
+        return bool(taken)
+
+    until(some)
+    return taken
 
 
 def _told(claims: list[float]) -> str:

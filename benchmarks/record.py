@@ -7,17 +7,11 @@ runs, and once with nothing of the platform running.
 
 from __future__ import annotations
 
-import re
-import subprocess
-import tempfile
 from contextlib import nullcontext
-from pathlib import Path
-
-import click
 
 from benchmarks.load import event_type, payload
 from benchmarks.scenario import Outcome, middle, progress, scenario
-from benchmarks.stage import OWNER, Platform, Stage, pgbench
+from benchmarks.stage import OWNER, Platform, Stage
 
 LEAST_SHARE = 0.9
 _SCRIPT = f"""
@@ -27,7 +21,6 @@ SELECT tidings.record('{OWNER}', '{event_type(0)}', NULL, '{payload(0.0)}');
 COMMIT;
 """
 _DECLARE = f"INSERT INTO tidings.event_type (type, exposure) VALUES ('{event_type(0)}', 'webhook')"
-_TPS = re.compile(r"^tps = ([0-9.]+)", re.MULTILINE)
 
 
 @scenario(short={"runs": 1, "seconds": 1, "connections": 4}, runs=5, seconds=5, connections=32)
@@ -57,12 +50,6 @@ def record(stage: Stage, runs: int, seconds: int, connections: int) -> Outcome:
 def _commits(platform: Platform, switch: str, relays: bool, seconds: int, connections: int) -> float:
     platform.sql("TRUNCATE tidings.event, tidings.outbox, public.purchase")
     platform.sql(f"ALTER TABLE tidings.outbox {switch} TRIGGER ring")
-    with platform.running("relay") if relays else nullcontext(), tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "record.sql"
-        script.write_text(_SCRIPT)
-        options = ["-n", "-M", "prepared", "-c", str(connections), "-j", "2", "-T", str(seconds), "-f", str(script)]
-        done = subprocess.run([pgbench(), *options, platform.dsn], capture_output=True, text=True, check=False)
-    found = _TPS.search(done.stdout)
-    if done.returncode or found is None:
-        raise click.ClickException(f"pgbench failed:\n{done.stdout}{done.stderr}")
-    return float(found[1])
+    with platform.running("relay") if relays else nullcontext():
+        said = platform.pgbench(_SCRIPT, "-c", str(connections), "-j", "2", "-T", str(seconds))
+    return next(float(line.split()[2]) for line in said if line.startswith("tps = "))

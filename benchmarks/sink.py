@@ -1,7 +1,8 @@
-"""Receivers on many ports, in a process of their own: some answer 204 as fast as they can, others never answer.
+"""Receivers on many ports, in a process of their own: some answer 204, others never answer.
 
-`python -m benchmarks.sink ANSWERING HANGING` prints its ports as one line of JSON, then answers a line `count` with
-how many requests were answered, and `take` with the age in seconds of each event that came since the last one.
+`python -m benchmarks.sink ANSWERING HANGING DELAY` prints its ports as one line of JSON, then answers a line `count`
+with how many requests were answered, and `take` with the age in seconds of each event that came since the last one.
+An answer takes DELAY seconds; with 0, no longer than it has to.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Answering(asyncio.Protocol):
     """Answer each request once its body is whole; count it, and keep how old its event is."""
 
     count = 0
+    delay_s = 0.0
     ages: list[float] = []  # noqa: RUF012 - of all connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -36,10 +38,16 @@ class Answering(asyncio.Protocol):
                 return
             sent = SENT_AT.search(self._buffer, end, whole)
             self._buffer = self._buffer[whole:]
-            Answering.count += 1
             if sent:
                 Answering.ages.append(time.monotonic() - float(sent[1]))
-            self._transport.write(_ANSWER)  # type: ignore[attr-defined]
+            if Answering.delay_s:
+                asyncio.get_running_loop().call_later(Answering.delay_s, self._answer)
+            else:
+                self._answer()
+
+    def _answer(self) -> None:
+        Answering.count += 1
+        self._transport.write(_ANSWER)  # type: ignore[attr-defined]
 
 
 class Hanging(asyncio.Protocol):
@@ -65,4 +73,5 @@ async def serve(answering: int, hanging: int) -> None:
 
 
 if __name__ == "__main__":
+    Answering.delay_s = float(sys.argv[3])
     asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2])))

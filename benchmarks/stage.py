@@ -74,10 +74,10 @@ class Child:
 
 
 class Receivers(Child):
-    """The sink: ports that answer, ports that hang."""
+    """The sink: ports that answer, after so many seconds, and ports that hang."""
 
-    def __init__(self, answering: int, hanging: int = 0) -> None:
-        super().__init__("benchmarks.sink", str(answering), str(hanging))
+    def __init__(self, answering: int, hanging: int = 0, delay_s: float = 0.0) -> None:
+        super().__init__("benchmarks.sink", str(answering), str(hanging), str(delay_s))
         ports = self.read()
         self.answering: list[int] = ports["answering"]
         self.hanging: list[int] = ports["hanging"]
@@ -121,6 +121,8 @@ class Platform:
             for number, port in enumerate(ports):
                 await app.event_types.declare(event_type(number), by="bench", exposure=Exposure.WEBHOOK)
                 await _add(app, port, event_type(number))
+        with self.running("worker"):  # as where a platform has run before: its days have partitions
+            until(lambda: bool(self.sql("SELECT 1 FROM tidings.job_done WHERE kind = 'tidings.partitions'")))
         self.sql("VACUUM ANALYZE")
 
     async def add_hanging(self, ports: Sequence[int], deliveries: int) -> None:
@@ -161,6 +163,18 @@ class Platform:
         finally:
             process.terminate()
             process.communicate()
+
+    def pgbench(self, script: str, *options: str) -> list[str]:
+        """Run a script of pgbench's and return what it said, and what it wrote of each transaction, in lines."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "script.sql"
+            file.write_text(script)
+            command = [pgbench(), "-n", "-M", "prepared", "-f", str(file), *options, self.dsn]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise click.ClickException(f"pgbench failed:\n{done.stdout}{done.stderr}")
+            logs = "".join(log.read_text() for log in Path(folder).glob("pgbench_log.*"))
+        return (done.stdout + logs).splitlines()
 
     def load(self, types: int, rate: float, seconds: float) -> Child:
         """Record events of the types of `add_endpoints` at a rate; one line says that it is over."""

@@ -18,7 +18,7 @@ from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.statements import statement
 
 #: Statements that are timed.
-TIMED = ("claim_jobs", "settle_jobs", "load_parcels", "sweep_lanes")
+TIMED = ("claim_jobs", "settle_jobs", "load_events", "load_endpoints", "sweep_lanes")
 
 #: By name of the statement: seconds, rows.
 Times = dict[str, list[tuple[float, int]]]

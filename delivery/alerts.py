@@ -41,7 +41,7 @@ _HANDLER = "handler."
 
 def alerts(status: Status, limits: Limits = LIMITS) -> list[Alert]:
     """Return what needs attention, first what stops the work."""
-    parts = (_processes(status, limits), outbox_alerts(status.outbox, limits), _jobs(status, limits))
+    parts = (_processes(status, limits), outbox_alerts(status.outbox, limits), _jobs(status, limits), _replays(status))
     return [alert for part in (*parts, _database(status, limits), _upkeep(status, limits)) for alert in part]
 
 
@@ -57,7 +57,7 @@ def outbox_alerts(outbox: OutboxStatus, limits: Limits = LIMITS) -> Iterator[Ale
         yield Alert(
             code="poisoned_events",
             message=f"given up by the relay: {_counted(outbox.poisoned, 'event')}",
-            advice="`tidings events list --poisoned` shows why; repair that, then `tidings events requeue`",
+            advice="`tidings events list --poisoned --any-owner` tells why; mend it, then `tidings events requeue ID`",
         )
 
 
@@ -94,7 +94,7 @@ def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
         yield Alert(
             code="jobs_backlog",
             message=f"due: {_counted(due, 'job')}, the oldest ({kind}) for {_span(age)}",
-            advice="`tidings deliveries list --state pending` shows whose; a slow endpoint, or too few workers",
+            advice="`tidings deliveries list --any-owner` shows whose: a slow or failing endpoint, or too few workers",
         )
     yield from _put_off(status)
     if status.discarded > limits.discarded * status.settled:
@@ -102,7 +102,7 @@ def _jobs(status: Status, limits: Limits) -> Iterator[Alert]:
         yield Alert(
             code="discarded",
             message=f"discarded of the last hour's deliveries: {status.discarded} of {status.settled} ({share:.2%})",
-            advice="see why with `tidings deliveries list --state discarded`, then `tidings deliveries replay`",
+            advice="`tidings deliveries list --state discarded --any-owner` tells why; next `deliveries replay`",
         )
 
 
@@ -141,6 +141,16 @@ _IN_VAIN = {
     "unreadable_key": "give every process the TIDINGS_KEYS that sealed the secret; `tidings keys list` counts by key",
     "snoozed": "their handler snoozes them; see why in what it does",
 }
+
+
+def _replays(status: Status) -> Iterator[Alert]:
+    if stalled := status.stalled_replays:
+        several = f" and {len(stalled) - 1} more" if len(stalled) > 1 else ""
+        yield Alert(
+            code="stalled_replay",
+            message=f"the job of a replay has ended before it: replay {stalled[0]}{several}",
+            advice=f"`tidings replays show {stalled[0]} --any-owner` tells more, and `resume` in its place goes on",
+        )
 
 
 def _database(status: Status, limits: Limits) -> Iterator[Alert]:

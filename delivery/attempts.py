@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from delivery.values import valueclass
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@valueclass
 class Report:
     """What a handler has to say of one try."""
 

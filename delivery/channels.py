@@ -6,11 +6,12 @@ better moment: retry has one owner, the job layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from delivery.values import valueclass
 from subscriptions.model import TlsIdentity
 
 #: How much of a response body is read and kept, in raw bytes; it is never inflated.
@@ -51,19 +52,19 @@ class FaultCode(StrEnum):
     INTERNAL_ERROR = "internal_error"  # ours: a bug; never the endpoint's fault
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Message:
     """What goes out, complete: a channel adds nothing that a receiver could see but what HTTP needs."""
 
     owner_id: str
     url: str
-    headers: tuple[tuple[str, str], ...]  #: in sending order, names lower case
-    body: bytes
+    headers: tuple[tuple[str, str], ...] = field(repr=False)  #: in sending order, names lower case; hold credentials
+    body: bytes = field(repr=False)
     timeout: timedelta  #: total, from DNS to the last byte
     tls: TlsIdentity | None = None  #: no connection is shared over two of them
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Reply:
     """A status line came back; whatever happened to the body afterwards changes nothing."""
 

@@ -17,6 +17,7 @@ from typing import ClassVar, assert_never
 
 from delivery.channels import Fault, FaultCode, PermanentError, Reply, RetryableError
 from delivery.errors import InvalidInput
+from delivery.values import valueclass
 
 
 class Ladder(StrEnum):
@@ -26,7 +27,7 @@ class Ladder(StrEnum):
     SHORT = "short"  # a deploy or a key change may explain it: for minutes, not for days
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Delivered:
     """The receiver accepted it."""
 

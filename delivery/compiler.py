@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import assert_never
 from uuid import UUID, uuid5
@@ -30,13 +31,14 @@ CHUNK = 2000
 #: Answers that the routes of one owner remember: (event type, exposure) pairs.
 MEMO_SIZE = 512
 
+_ENDPOINT = "endpoint:"
 _HANDLERS = UUID("5b0d3a7e-52a5-4f0e-9a06-6a4d3f1c7e90")  # the name space of handlers' ids
 _NEVER_HELD: Mapping[UUID, datetime] = MappingProxyType({})
 
 
 def endpoint_lane(endpoint_id: UUID) -> str:
     """Name the lane of an endpoint's deliveries."""
-    return f"endpoint:{endpoint_id}"
+    return f"{_ENDPOINT}{endpoint_id}"
 
 
 def deliver_kind(handler: Handler, *, limit: int = 10, max_age: timedelta = timedelta(days=14)) -> JobKind:
@@ -85,7 +87,8 @@ def handler_kind(
 class Route:
     """One target of an owner's events."""
 
-    sort_key: str  #: names the target for good, and gives the targets of an event their order
+    #: Names the target for good, and gives the targets of an event their order; an endpoint's is its lane.
+    sort_key: str
     endpoint_id: UUID | None  #: None = a handler, whose kind is the sort key
     coalesce: bool = False  #: of a handler: one job a subject for events relayed together
 
@@ -175,19 +178,23 @@ def job_for(event: Event, route: Route, *, run_at: datetime | None = None) -> Ne
     It is unique by event and target all its life, whoever enqueues it again. A handler's job is the
     platform's, not the owner's.
     """
+    return _job(event, str(event.id), route, run_at)
+
+
+def _job(event: Event, event_id: str, route: Route, run_at: datetime | None) -> NewJob:
     if route.endpoint_id is None:
-        args = {"event_id": str(event.id), "handler_id": str(uuid5(_HANDLERS, route.sort_key)), "type": event.type}
+        args = {"event_id": event_id, "handler_id": str(uuid5(_HANDLERS, route.sort_key)), "type": event.type}
         return NewJob(kind=route.sort_key, args=args, options=EnqueueOptions(run_at=run_at, unique_by_args=True))
     return NewJob(
         kind=DELIVER,
-        args={"event_id": str(event.id), "endpoint_id": str(route.endpoint_id), "type": event.type},
-        options=EnqueueOptions(
-            run_at=run_at,
-            unique_by_args=True,
-            lane=endpoint_lane(route.endpoint_id),
-            owner_id=event.owner_id,
-        ),
+        args={"event_id": event_id, "endpoint_id": route.sort_key.removeprefix(_ENDPOINT), "type": event.type},
+        options=_options(route.sort_key, event.owner_id, run_at),
     )
+
+
+@lru_cache(maxsize=50_000)
+def _options(lane: str, owner_id: str, run_at: datetime | None) -> EnqueueOptions:
+    return EnqueueOptions(run_at=run_at, unique_by_args=True, lane=lane, owner_id=owner_id)
 
 
 def jobs_for(
@@ -210,10 +217,10 @@ def jobs_for(
     shares = _share([(row.event, _left(row, routes_by_owner[row.event.owner_id])) for row in rows], chunk)
     latest = _latest(shares)
     jobs = [
-        job_for(share.event, route, run_at=not_before.get(route.endpoint_id) if route.endpoint_id else None)
-        for share in shares
-        for route in share.targets
-        if latest.get(_group(share.event, route), share.event) is share.event
+        _job(event, event_id, route, not_before.get(route.endpoint_id) if not_before and route.endpoint_id else None)
+        for event, event_id, targets in [(share.event, str(share.event.id), share.targets) for share in shares]
+        for route in targets
+        if not latest or latest.get(_group(event, route), event) is event
     ]
     return Plan(
         jobs=tuple(jobs),

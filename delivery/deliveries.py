@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
 from delivery.events import Event
+from delivery.values import valueclass
 from subscriptions.model import Endpoint, Exposure
 from subscriptions.store import StoredKey
 
+#: An event of the platform's own: deliveries to an endpoint were discarded.
+DISCARDED = "tidings.delivery.discarded"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@valueclass
 class Parcel:
     """An event on its way to an endpoint, as both stand now."""
 
@@ -21,6 +24,7 @@ class Parcel:
     endpoint: Endpoint
     keys: tuple[StoredKey, ...]  #: not expired, newest first, sealed
     loaded_at: datetime  #: on the database's clock, which signatures are dated by
+    is_failing: bool = False  #: the endpoint's last try that counts failed (see `delivery.health`)
 
 
 class Deliveries(Protocol):

@@ -6,12 +6,15 @@ recorded is what is signed and sent, down to key order, spacing and the digits o
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Iterable
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import assert_never
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from delivery.channels import Reply
 from delivery.events import Event
@@ -23,6 +26,10 @@ MASK, SHORTEST_MASKED = b"[hidden]", 6
 
 #: What stands in a header as it is; the rest is percent-encoded: space, double quote, percent, and all but ASCII.
 _PLAIN = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+#: What some writers of JSON escape besides.
+_ESCAPED_IN_GO = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
+_ESCAPED_IN_DOTNET = {ord(char): f"\\u{ord(char):04X}" for char in "<>&\"'+`"} | {0x5C: "\\\\", 0x09: "\\t"}
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -80,7 +87,7 @@ def _binary(event: Event) -> Headers:
 
 
 def attempt_headers(
-    custom: Iterable[tuple[str, str]], of_body: Headers, signed: Iterable[tuple[str, str]], *, user_agent: str
+    custom: Collection[tuple[str, str]], of_body: Headers, signed: Iterable[tuple[str, str]], *, user_agent: str
 ) -> Headers:
     """Put together every header of one attempt, in sending order.
 
@@ -90,46 +97,80 @@ def attempt_headers(
     return merge_headers(custom, (*of_body, ("user-agent", user_agent), *signed))
 
 
-def merge_headers(custom: Iterable[tuple[str, str]], signed: Iterable[tuple[str, str]]) -> Headers:
+def merge_headers(custom: Collection[tuple[str, str]], signed: Iterable[tuple[str, str]]) -> Headers:
     """Put an owner's headers first and ours last, all names in lower case.
 
     Custom headers that are reserved, or that ours name too, are dropped: registering refuses them, and what
     was kept before a name became reserved must not reach a receiver as ours either.
     """
-    ours = tuple((name.lower(), value) for name, value in signed)
+    ours = tuple([(name.lower(), value) for name, value in signed])
+    if not custom:
+        return ours
     taken = {name for name, _ in ours}
     theirs = ((name.lower(), value) for name, value in custom if not is_reserved(name))
-    return tuple((name, value) for name, value in theirs if name not in taken) + ours
+    return tuple((name, value) for name, value in theirs if name.replace("_", "-") not in taken) + ours
 
 
-def masked(reply: Reply, custom: Iterable[tuple[str, str]]) -> Reply:
+def masked(reply: Reply, custom: Collection[tuple[str, str]]) -> Reply:
     """Blot out an owner's header values that a receiver echoes, for replies are kept and shown unsealed.
 
-    A value of several words is one to hide as a whole, and by its last word, as in `Bearer <token>`.
+    A value of several words is one to hide as a whole, and by its last word, as in `Bearer <token>`; of basic
+    authentication the password, too. Each is hidden as it stands and as receivers write it in JSON, HTML and URLs.
     """
-    hidden: set[bytes] = set()
-    for _, value in custom:
-        for text in {value, value.rpartition(" ")[2]}:
-            if len(text) >= SHORTEST_MASKED:
-                hidden |= {text.encode(), _quoted(text)[1:-1].encode()}
+    if not custom:
+        return reply
+    hidden = {spelled for _, value in custom for text in _secrets(value) for spelled in _spellings(text)}
+    body, headers = reply.body, reply.headers
+    said = b"\n".join([content for _, content in headers])
     for secret in sorted(hidden, key=len, reverse=True):
-        headers = tuple((name, content.replace(secret, MASK)) for name, content in reply.headers)
-        reply = replace(reply, body=_masked_body(reply.body, secret), headers=headers)
-    return reply
+        if secret in said:
+            headers = tuple([(name, content.replace(secret, MASK)) for name, content in headers])
+        body = _masked_body(body, secret)
+    return replace(reply, body=body, headers=headers)
+
+
+def _secrets(value: str) -> Iterator[str]:
+    """List what is secret of a header's value, but for what is so short that it would stand anywhere."""
+    scheme, _, rest = value.rpartition(" ")
+    found = [value, rest]
+    if scheme.strip().lower() == "basic":
+        with suppress(ValueError):
+            pair = b64decode(rest, validate=True).decode()
+            found += [pair, pair.partition(":")[2]]
+    return (text for text in found if len(text) >= SHORTEST_MASKED)
+
+
+def _spellings(text: str) -> set[bytes]:
+    in_json = _quoted(text)[1:-1]
+    spelled = (
+        text,
+        in_json,
+        in_json.replace("/", "\\/"),  # as PHP writes it
+        in_json.translate(_ESCAPED_IN_GO),
+        text.translate(_ESCAPED_IN_DOTNET),
+        html.escape(text),
+        quote(text, safe=""),
+        quote_plus(text),
+    )
+    return {each.encode() for each in spelled}
 
 
 def _masked_body(body: bytes, secret: bytes) -> bytes:
     """Blot out a secret, also one that the end of what is kept of a body cuts off."""
     body = body.replace(secret, MASK)
-    for size in range(len(secret) - 1, SHORTEST_MASKED - 1, -1):
-        if body.endswith(secret[:size]):
-            return body[:-size] + MASK
+    start = secret[:SHORTEST_MASKED]
+    at = body.find(start, max(0, len(body) - len(secret) + 1))
+    while at >= 0:
+        if secret.startswith(body[at:]):
+            return body[:at] + MASK
+        at = body.find(start, at + 1)
     return body
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+#: Write text as JSON does, and leave what is not ASCII as it is.
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _timestamp(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    in_utc = at if at.tzinfo is UTC else at.astimezone(UTC)
+    return in_utc.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"

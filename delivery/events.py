@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from delivery.values import valueclass
+
 #: The largest payload, in bytes of JSON text as UTF-8.
 MAX_PAYLOAD_BYTES = 262_144
 
@@ -18,7 +20,7 @@ class JsonText(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Event:
     """A fact that an application recorded."""
 
@@ -125,6 +127,9 @@ class EventLog(Protocol):
         self, which: EventFilter, *, limit: int = 50, before: UUID | None = None
     ) -> Sequence[tuple[Event, Relaying | None]]:
         """List events, newest first, with how far the relay is; None = relayed."""
+
+    async def between(self, owner_id: str | None, first: UUID, last: UUID, *, limit: int) -> Sequence[tuple[UUID, str]]:
+        """List ids from `first` to `last`, both included, each with the event's type and subject."""
 
     async def get(self, owner_id: str | None, event_id: UUID) -> tuple[Event, Relaying | None]:
         """Return one event.

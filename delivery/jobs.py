@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from delivery.attempts import Attempt, Report
+from delivery.values import valueclass
 
 JobId = int
 JsonObject = dict[str, Any]
@@ -75,7 +76,7 @@ class Cancel(Exception):
         self.reason, self.report = reason, report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Job:
     """One job as its handler sees it."""
 
@@ -131,7 +132,7 @@ class Periodic:
     args: JsonObject = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class EnqueueOptions:
     """When and how one job is queued."""
 
@@ -147,7 +148,7 @@ class EnqueueOptions:
 DEFAULT = EnqueueOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class NewJob:
     """One job to enqueue."""
 
@@ -156,7 +157,7 @@ class NewJob:
     options: EnqueueOptions = DEFAULT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Enqueued:
     """What became of one `NewJob`."""
 
@@ -225,6 +226,22 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What came of a job at a time: it ended, or a try came to nothing and it waited for the next one."""
+
+    at: datetime
+    id: JobId
+    owner_id: str | None
+    kind: str
+    args: JsonObject
+    state: JobState  #: a final one, or `retryable`
+    attempt: int  #: tries made by then
+    code: str | None  #: of the last try
+    reason: str | None  #: why it was discarded or cancelled
+    next_at: datetime | None  #: when it is tried again; None where it ended, or its process died
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KindOverview:
     """How one kind stands."""
 
@@ -266,6 +283,18 @@ class Inspector(Protocol):
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
         """List the tries of one job, oldest first."""
+
+    async def now(self) -> datetime:
+        """Return the time by the clock that outcomes are dated by."""
+
+    async def outcomes(
+        self, which: JobFilter, *, after: tuple[datetime, JobId, int], limit: int = 50
+    ) -> Sequence[JobOutcome]:
+        """List what came of jobs, by time, id and attempt; page on with `after` = those of the last one seen.
+
+        For what is of late: `after` is seconds ago, or the answer takes as long as what lies between. A try that
+        lasted for more than minutes is left out; the end of its job is not.
+        """
 
     async def retry(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
         """Make a job due now: one that waits at once (past its lane's pause), a finished one with a new budget.

@@ -27,9 +27,7 @@ class OutboxBatch(Protocol):
 
     rows: Sequence[OutboxRow]
     tx: Any  #: for `Jobs.with_`
-
-    async def routes_version(self) -> int:
-        """Return the version of the subscriptions, as a statement that runs after the claim sees it."""
+    routes_version: int  #: of the subscriptions that any of the rows was recorded after; 0 without rows
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         """Remove rows whose every target has its job."""

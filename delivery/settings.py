@@ -10,15 +10,16 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from delivery.errors import ConfigurationError, InvalidInput
 from delivery.jobs import FINAL_STATES, JobState
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?", re.ASCII)
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", re.ASCII)
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 #: The longest duration that is taken.
 LONGEST = timedelta(days=3650)
@@ -42,6 +43,24 @@ def duration(text: str) -> timedelta:
     if seconds > LONGEST.total_seconds():
         raise InvalidInput(f"{text!r} is too long: ten years is the most")
     return timedelta(seconds=seconds)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Read where to listen: `127.0.0.1:9464`, `[::1]:9464`, `name:9464`; port 0 is any that is free.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    found = _ADDRESS.fullmatch(text.strip())
+    if found is None or int(found["port"]) > 65_535:
+        raise InvalidInput(
+            f"{text[:60]!r} is no place to listen: write HOST:PORT, such as 127.0.0.1:9464 (0.0.0.0:9464 is every one)"
+        )
+    return found["v6"] or found["host"], int(found["port"])
+
+
+def _address_in(value: Any) -> Any:
+    return address(value) if isinstance(value, str) else value
 
 
 def _duration_in(value: Any) -> Any:
@@ -129,6 +148,8 @@ class Settings(BaseSettings):
     poll: Span = timedelta(seconds=2)  #: how often a worker looks for work that no ring told of
     relay_poll: Span = timedelta(milliseconds=200)  #: how often a relay looks for events that no ring told of
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
+    #: An endpoint whose every try failed for so long is disabled, after warnings; `never` (None) = it is not.
+    disable_after: Annotated[Span | None, BeforeValidator(_kept_for)] = timedelta(days=7)
     max_age: Span = timedelta(days=14)  #: a delivery or a handler's job that has not settled by then is discarded
     #: How long settled deliveries, their attempts and events are kept; `never` (None) = they are never removed.
     retention: Retention = timedelta(days=30)
@@ -153,6 +174,12 @@ class Settings(BaseSettings):
             JobState.CANCELLED: self.retention_cancelled,
         }
 
+    log_format: Literal["console", "json"] = "console"  #: of what processes that run write on standard error
+    #: Make spans of what happens to events that were recorded with a `traceparent`; needs `tidings[otel]`.
+    traces: bool = False
+    #: Where metrics and health are served over HTTP, as `HOST:PORT`; None = nowhere.
+    serve: Annotated[tuple[str, int] | None, NoDecode, BeforeValidator(_address_in)] = None
+
     #: How long others may keep vacuum from removing dead rows before `tidings status` has an alert.
     xmin_alert: Span = timedelta(minutes=5)
 
@@ -169,9 +196,36 @@ class Settings(BaseSettings):
         }
 
     @property
+    def runtime(self) -> dict[str, Any]:
+        """Return how a worker works."""
+        return {name: getattr(self, name) for name in ("slots", "lease", "shard_lease", "poll", "grace")}
+
+    @property
+    def deadlines(self) -> dict[str, timedelta]:
+        """Return how long the database may take."""
+        return {"statement": self.statement_deadline, "quick": self.claim_deadline, "relay": self.relay_deadline}
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Return what is kept, and for how long."""
+        return {
+            "retention": self.retention,
+            "states": self.retention_by_state,
+            "jobs": self.retention_jobs,
+            "max_age": self.max_age,
+            "lease": self.lease,
+        }
+
+    @property
     def dsn(self) -> str | None:
         """Return the connection string, for connecting only."""
         return self.database_url.get_secret_value() if self.database_url is not None else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of another process that is to have the same database and state folder."""
+        database = {} if self.dsn is None else {"TIDINGS_DATABASE_URL": self.dsn}
+        return {**os.environ, "TIDINGS_HOME": str(self.home), **database}
 
 
 def read_settings(**given: Any) -> Settings:
@@ -186,7 +240,11 @@ def read_settings(**given: Any) -> Settings:
         _refuse(error)
 
 
+_IN_OUR_WORDS = {"bool_parsing": "it is neither true nor false: write one of them"}
+
+
 def _refuse(error: ValidationError) -> NoReturn:
     first = error.errors(include_input=False, include_url=False)[0]
     name = ".".join(str(part) for part in first["loc"]).upper()
-    raise ConfigurationError(f"TIDINGS_{name}: {first['msg'].removeprefix('Value error, ')}") from None
+    what = _IN_OUR_WORDS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    raise ConfigurationError(f"TIDINGS_{name}: {what}") from None

@@ -98,10 +98,19 @@ class Status:
     relays: int  #: processes that relay events
     is_led: bool  #: one process leads the periodic jobs
     leases_ahead: int  #: leases that end later than any can: the clock was ahead when they were taken
+    stalled_replays: Sequence[int]  #: ids of replays that should run and whose job has ended
     upkeep: Sequence[UpkeepStatus]
     holders: Sequence[Holder]  #: the worst first
     strays: Sequence[str]  #: tables whose DEFAULT partition has rows even after the upkeep of partitions
     tables: Sequence[TableSize]  #: the largest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a process is not ready to work. Told to whoever asks, so no error's own text is in it."""
+
+    code: str  #: stable: `starting`, `stopping`, `database`, `schema`, `relay` or `worker`
+    message: str
 
 
 class StatusReader(Protocol):

@@ -13,9 +13,6 @@ from signing import InvalidKeyError, PublicKey, SenderKey, parse_key
 from subscriptions.model import Endpoint
 from subscriptions.store import StoredKey
 
-#: Signing keys that are kept open, so that not every attempt opens its own.
-KEPT_OPEN = 10_000
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedValue:
@@ -47,7 +44,6 @@ class Vault:
     def __init__(self, open_ring: Callable[[], KeyRing]) -> None:
         self._open_ring = open_ring
         self._ring: KeyRing | None = None
-        self._opened: dict[SealedValue, SenderKey] = {}  # by all that they depend on
 
     @property
     def ring(self) -> KeyRing:
@@ -63,7 +59,6 @@ class Vault:
     def read_again(self) -> None:
         """Forget the ring, so that it is opened anew when it is next needed."""
         self._ring = None
-        self._opened.clear()
 
     def seal_key(self, secret: bytes, owner_id: str, endpoint_id: UUID, key_id: UUID) -> bytes:
         """Seal a signing secret in its place."""
@@ -78,8 +73,6 @@ class Vault:
         value = SealedValue(
             purpose="signing", owner_id=endpoint.owner_id, endpoint_id=endpoint.id, key_id=key.id, sealed=key.sealed
         )
-        if (found := self._opened.get(value)) is not None:
-            return found
         opened = self.open(value)
         try:
             opened_key = parse_key(opened.decode("ascii"))
@@ -87,9 +80,6 @@ class Vault:
             raise SealError(f"signing key {key.id} opens, but this release cannot use it: {error}") from None
         if isinstance(opened_key, PublicKey):
             raise SealError(f"signing key {key.id} opens, but it is a public one: rotate the endpoint's keys")
-        if len(self._opened) >= KEPT_OPEN:
-            self._opened.clear()
-        self._opened[value] = opened_key
         return opened_key
 
     def seal_credentials(self, plaintext: bytes, owner_id: str, endpoint_id: UUID) -> bytes:

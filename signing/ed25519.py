@@ -73,6 +73,8 @@ class PublicKey:
         Raises:
             InvalidKeyError: not an ed25519 public key for signatures.
         """
+        if "keys" in jwk and "kty" not in jwk:
+            raise InvalidKeyError("this is a whole JWKS document: give each of its keys by itself")
         if jwk.get("kty") != "OKP" or jwk.get("crv") != "Ed25519" or jwk.get("use", "sig") != "sig":
             raise InvalidKeyError("the JWK is no ed25519 key for signatures (kty OKP, crv Ed25519): leave it out")
         if "d" in jwk:

@@ -27,7 +27,7 @@ class SigningSecret:
         InvalidKeyError: `raw` is not `min_bytes` to 64 bytes long.
     """
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_mac", "_raw")
 
     prefix: ClassVar[str] = "whsec_"
     scheme: ClassVar[str] = "v1"
@@ -39,6 +39,7 @@ class SigningSecret:
                 "make one with SigningSecret.generate()"
             )
         self._raw = bytes(raw)
+        self._mac = hmac.new(self._raw, digestmod="sha256")  # keyed once: a copy of it signs at half of the cost
 
     @classmethod
     def generate(cls, nbytes: int = 32) -> Self:
@@ -72,7 +73,9 @@ class SigningSecret:
 
     def sign(self, content: bytes) -> str:
         """Return the base64 HMAC-SHA256 of `content`."""
-        return base64.b64encode(hmac.digest(self._raw, content, "sha256")).decode("ascii")
+        mac = self._mac.copy()
+        mac.update(content)
+        return base64.b64encode(mac.digest()).decode("ascii")
 
     def verifies(self, content: bytes, signatures: Iterable[str]) -> bool:
         """Tell whether one of `signatures` is ours over `content`; never raises for what they hold.

@@ -11,6 +11,8 @@ def check_text(text: object) -> str:
     Raises:
         InvalidKeyError: no text, empty, or with white space at an end.
     """
+    if isinstance(text, list | tuple | set | frozenset):
+        raise InvalidKeyError(f"a {type(text).__name__} is no key: give several one by one, WebhookVerifier(*keys)")
     if not isinstance(text, str):
         raise InvalidKeyError(f"a key is text such as whsec_..., not {type(text).__name__}: is the setting missing?")
     if not text:

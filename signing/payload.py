@@ -1,6 +1,7 @@
 """What a verified request says."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar, overload
@@ -51,9 +52,7 @@ def decoded_json(body: bytes) -> Any:
     Raises:
         PayloadDecodeError: it is none, or nested too deeply.
     """
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(body)
-    except (ValueError, RecursionError):
-        pass
-    # Raised here, out of the handler: the decoder's error holds the whole body and must not travel along.
+    # Raised out of any handler: the decoder's error holds the whole body and must not travel along.
     raise PayloadDecodeError("the body is not JSON")

@@ -15,7 +15,7 @@ from signing.keys import SenderKey, SigningSecret
 #: 1 to 256 printable ASCII characters; no space at an end (HTTP drops it), no full stop (it is the separator)
 MESSAGE_ID = re.compile(r"(?! )[ -\-/-~]{1,256}(?<! )", re.ASCII)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH, _SECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(seconds=1)
 _SECONDS_LIMIT = 10**15
 
 
@@ -81,7 +81,7 @@ def _whole_seconds(timestamp: int | datetime) -> int:
     if isinstance(timestamp, datetime):
         if timestamp.utcoffset() is None:
             raise ValueError("a naive datetime is no instant: give it a time zone, such as datetime.now(UTC)")
-        timestamp = (timestamp - _EPOCH) // timedelta(seconds=1)
+        timestamp = (timestamp - _EPOCH) // _SECOND
     if not isinstance(timestamp, int):
         raise TypeError(f"a timestamp is an int or an aware datetime, not {type(timestamp).__name__}")
     if not 0 <= timestamp < _SECONDS_LIMIT:

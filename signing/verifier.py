@@ -124,7 +124,7 @@ class WebhookVerifier:
             except BodyTooLargeError as error:
                 return [Diagnosis(code=error.code, message=f"{error}: raise max_body_bytes, if they are to be taken")]
             except VerificationError:
-                pass
+                pass  # why, is found out below
             else:
                 return []
         case = Case(

@@ -60,8 +60,11 @@ _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def is_reserved(name: str) -> bool:
-    """Say whether a header of this name, in any case, is not the owner's to set."""
-    lowered = name.lower()
+    """Say whether a header of this name, in any case, is not the owner's to set.
+
+    Many receivers (CGI, WSGI, PHP) read `_` as `-`.
+    """
+    lowered = name.lower().replace("_", "-")
     return lowered in RESERVED or lowered.startswith(RESERVED_PREFIXES)
 
 

@@ -89,6 +89,15 @@ class Pattern:
         """Say whether the pattern names a single type."""
         return "*" not in self.segments
 
+    @property
+    def expression(self) -> str:
+        """Write it as a regular expression that Python and PostgreSQL read alike; to be matched against whole types."""
+        given = ["[^.]+" if segment == "*" else segment for segment in self.segments]
+        if self.segments[-1] == "*":
+            given[-1] = ".+"
+        guard = rf"(?!{RESERVED}(?:\.|$))" if self.segments[0] != RESERVED else ""
+        return "^" + guard + r"\.".join(given) + "$"
+
 
 def matches(pattern: Pattern, event_type: str) -> bool:
     """Say whether the pattern wants events of `event_type`."""

@@ -97,9 +97,11 @@ class EndpointRegistry:
         format: PayloadFormat = PayloadFormat.ENVELOPE,
         scheme: str = SCHEME,
         key: SenderKey | None = None,
+        endpoint_id: UUID | None = None,
     ) -> tuple[Endpoint, SenderKey]:
         """Add an endpoint and return it with its signing key, which nothing reveals again.
 
+        `endpoint_id` is one that is free, such as it had in another database; None makes one.
         `key` brings one along from elsewhere; None makes a new one of the scheme. Two endpoints may share a URL.
         """
         _check_line("by", by, MAX_NAME, InvalidEndpoint)
@@ -107,7 +109,7 @@ class EndpointRegistry:
             raise InvalidEndpoint(_BAD_OWNER)
         now = self._now()
         wanted = Endpoint(
-            id=self._make_id(),
+            id=endpoint_id or self._make_id(),
             owner_id=owner_id,
             url=url,
             description=description,

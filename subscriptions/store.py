@@ -74,6 +74,9 @@ class Store(Protocol):
     async def types(self) -> Sequence[EventType]:
         """List all declared types by name, the platform's own among them."""
 
+    async def lock_setup(self) -> None:
+        """Wait until no other transaction that said so goes on; they export and import one after another."""
+
     async def add_endpoint(self, endpoint: Endpoint) -> None:
         """Add an endpoint. Its headers may hold credentials: the adapter seals them at rest."""
 
@@ -86,6 +89,9 @@ class Store(Protocol):
         It stays locked until this one ends, so that what is decided on it still holds when it is written.
         """
 
+    async def still_fails(self, endpoint_id: UUID, since: datetime) -> bool:
+        """Say whether every try of an endpoint has failed since then; it stays so until this transaction ends."""
+
     async def endpoints(
         self, owner_id: str | None, *, limit: int = 50, after: UUID | None = None
     ) -> Sequence[Endpoint]:
@@ -93,6 +99,11 @@ class Store(Protocol):
 
         `owner_id` None lists those of all owners: for the people who run the platform.
         """
+
+    async def endpoints_between(
+        self, owner_id: str | None, first: UUID, last: UUID, *, limit: int
+    ) -> Sequence[tuple[UUID, str]]:
+        """List ids from `first` to `last`, both included, each with the URL; removed endpoints say so behind it."""
 
     async def update_endpoint(self, endpoint: Endpoint) -> None:
         """Write every field but `id`, `owner_id` and `created_at` of an endpoint that stands."""

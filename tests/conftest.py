@@ -11,14 +11,16 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 import migrations
 from delivery.adapters.embedded import EmbeddedPostgres
+from tests.databases import drop, keep_out
+from tests.places import quick_place
 
 # How long one example takes says how busy the machine is, and nothing of the code.
-settings.register_profile("tidings", deadline=None)
+settings.register_profile("tidings", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidings")
 
 
@@ -29,9 +31,10 @@ def server() -> Iterator[str]:
     if given:
         yield given
         return
-    home = Path(tempfile.mkdtemp(prefix="tidings-test-"))
+    home = Path(tempfile.mkdtemp(prefix="tidings-test-", dir=quick_place()))
     home.chmod(0o711)
-    postgres = EmbeddedPostgres(home, durable=False, conf=("max_connections=300",))
+    # Autovacuum would come at any moment: between two looks at a table's size, or with statistics that change a plan.
+    postgres = EmbeddedPostgres(home, durable=False, conf=("max_connections=300", "autovacuum=off"))
     yield postgres.start()
     postgres.stop()
     shutil.rmtree(home, ignore_errors=True)
@@ -47,6 +50,7 @@ def template(server: str) -> Iterator[str]:
         )
     with psycopg.connect(server, dbname=name, autocommit=True) as connection:
         migrations.apply(connection)
+    keep_out(server, name)
     yield name
     drop(server, name)
 
@@ -82,9 +86,3 @@ def connection(dsn: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """An autocommit connection to the test's database."""
     with psycopg.connect(dsn, autocommit=True) as opened:
         yield opened
-
-
-def drop(server: str, name: str) -> None:
-    """Drop a database, whoever is connected to it."""
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from delivery import replay
+from delivery.api import watching
 from delivery.api.endpoints import Unit
+from delivery.api.sendable import check_sendable, named_endpoint
 from delivery.attempts import Attempt
 from delivery.compiler import DELIVER
-from delivery.errors import Conflict, NotFound
+from delivery.errors import Conflict, NotFound, Unavailable
 from delivery.events import Event, EventLog
-from delivery.jobs import Inspector, JobId, JobRow
+from delivery.jobs import Inspector, JobId, JobOutcome, JobRow
 from delivery.replay import DeliveryFilter
-from subscriptions.errors import no_endpoint
-from subscriptions.model import Endpoint, EndpointState
+from subscriptions.model import Endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,9 @@ class DeliveryDesk:
         """
         job = await self._find(owner_id, delivery_id)
         endpoint = await self._endpoint(owner_id, job)
-        if endpoint is None or endpoint.state is EndpointState.REMOVED:
-            raise Conflict(f"the endpoint of delivery {delivery_id} was removed: nothing can be sent to it")
-        if endpoint.state is EndpointState.DISABLED:
-            raise Conflict(
-                f"endpoint {endpoint.id} is disabled ({endpoint.state_reason}):"
-                f" `tidings endpoints enable {endpoint.id}` first"
-            )
+        if endpoint is None:
+            raise Conflict(f"the endpoint of delivery {delivery_id} is not there: nothing can be sent to it")
+        check_sendable(endpoint)
         return await self._jobs.retry(delivery_id, owner_id=owner_id)
 
     async def cancel(self, owner_id: str, delivery_id: JobId, *, by: str) -> JobRow:
@@ -88,12 +85,30 @@ class DeliveryDesk:
 
         Raises:
             NotFound: the owner has no such endpoint.
-            Conflict: the endpoint was removed.
+            Conflict: the endpoint is disabled or removed.
             InvalidInput: a state that is not final is named.
         """
         await self._check_endpoint(which, sendable=True)
         async for moved in replay.replay(self._jobs, which):
             yield moved
+
+    async def watch(
+        self,
+        which: DeliveryFilter,
+        *,
+        started: Callable[[], None] = lambda: None,
+        away: Callable[[Unavailable], None] = lambda _: None,
+    ) -> AsyncGenerator[JobOutcome, None]:
+        """Yield deliveries from now on as they end, or fail and wait to be tried again, until it is cancelled.
+
+        `started` is called once what comes is seen; `away` each time that the database does not answer meanwhile.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+        """
+        await self._check_endpoint(which)
+        async for outcome in watching.watch(self._jobs, which.as_jobs(), started=started, away=away):
+            yield outcome
 
     async def _find(self, owner_id: str, delivery_id: JobId) -> JobRow:
         try:
@@ -111,11 +126,6 @@ class DeliveryDesk:
             return await store.endpoint(owner_id, UUID(job.args["endpoint_id"]))
 
     async def _check_endpoint(self, which: DeliveryFilter, *, sendable: bool = False) -> None:
-        if which.endpoint_id is None or which.owner_id is None:
-            return
-        async with self._unit() as store:
-            endpoint = await store.endpoint(which.owner_id, which.endpoint_id)
-        if endpoint is None:
-            raise NotFound(no_endpoint(which.owner_id, which.endpoint_id))
-        if sendable and endpoint.state is EndpointState.REMOVED:
-            raise Conflict(f"endpoint {endpoint.id} was removed: nothing can be sent to it")
+        endpoint = await named_endpoint(self._unit, which.owner_id, which.endpoint_id)
+        if sendable and endpoint is not None:
+            check_sendable(endpoint)

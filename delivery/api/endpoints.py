@@ -14,6 +14,7 @@ from delivery.compiler import endpoint_lane
 from delivery.deliveries import Parcel
 from delivery.errors import Conflict, InvalidInput, NotFound
 from delivery.events import Event
+from delivery.health import Health, Streak
 from delivery.ids import new_id
 from delivery.jobs import Inspector, JobFilter
 from delivery.sealing import SealError
@@ -31,6 +32,7 @@ from subscriptions.model import (
 )
 from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Store, StoredKey
+from subscriptions.urls import canonical_url
 
 #: Opens a transaction and hands out the store on it; commits on leaving.
 Unit = Callable[[], AbstractAsyncContextManager[Store]]
@@ -64,9 +66,11 @@ class Endpoints:
         check_keys: Callable[[], Awaitable[None]],
         gate: Gate,
         jobs: Inspector,
+        health: Health,
         attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
     ) -> None:
         self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
+        self._health = health
         self._check_keys, self._open_key, self._check_tls = check_keys, open_key, check_tls
 
     async def add(
@@ -97,8 +101,9 @@ class Endpoints:
             ConfigurationError: a key is missing that other secrets here are sealed with.
         """
         await self._check_keys()
+        await self.check_address(owner_id, url)
         async with self._unit() as store:
-            endpoint, secret = await self._registry(store).add_endpoint(
+            return await self.registry(store).add_endpoint(
                 owner_id,
                 url,
                 by=by,
@@ -112,8 +117,6 @@ class Endpoints:
                 format=format,
                 scheme=scheme,
             )
-            await self._check_gate(endpoint)
-        return endpoint, secret
 
     async def list(self, owner_id: str | None, *, limit: int = 50, after: UUID | None = None) -> Sequence[Endpoint]:
         """List endpoints that are not removed, oldest first; page on with `after` = the last id seen.
@@ -134,6 +137,25 @@ class Endpoints:
         if endpoint is None:
             raise NotFound(no_endpoint(owner_id, endpoint_id))
         return endpoint
+
+    async def between(
+        self, owner_id: str | None, first: UUID, last: UUID, *, limit: int = 50
+    ) -> Sequence[tuple[UUID, str]]:
+        """List ids from `first` to `last`, removed endpoints' too, each with its URL: to make a short id whole.
+
+        `owner_id` None looks among all owners'.
+        """
+        async with self._unit() as store:
+            return await store.endpoints_between(owner_id, first, last, limit=limit)
+
+    async def health(self, owner_id: str, endpoint_id: UUID) -> Streak | None:
+        """Return the streak of failed tries of an endpoint; None = its last one that counts succeeded, or it had none.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+        """
+        await self.get(owner_id, endpoint_id)
+        return await self._health.read(endpoint_id)
 
     async def keys(self, owner_id: str, endpoint_id: UUID) -> Sequence[StoredKey]:
         """List the sealed keys that sign now, newest first; `expires_at` says until when, None = until rotated.
@@ -162,25 +184,38 @@ class Endpoints:
 
     async def update(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint; deliveries under way go by the new values from their next try on."""
+        if changes.url is not None:
+            await self.get(owner_id, endpoint_id)
+            await self.check_address(owner_id, changes.url)
         async with self._unit() as store:
-            endpoint = await self._registry(store).update_endpoint(owner_id, endpoint_id, changes, by=by)
-            if changes.url is not None:
-                await self._check_gate(endpoint)
-        return endpoint
+            return await self.registry(store).update_endpoint(owner_id, endpoint_id, changes, by=by)
 
-    async def enable(self, owner_id: str, endpoint_id: UUID, *, by: str) -> Endpoint:
-        """Let parked deliveries, and new ones, go out again."""
+    async def enable(
+        self, owner_id: str, endpoint_id: UUID, *, by: str, only_if_disabled_by: str | None = None
+    ) -> Endpoint:
+        """Let parked deliveries, and new ones, go out again; a probe passes whose doing alone it may undo."""
         async with self._unit() as store:
-            return await self._registry(store).enable(owner_id, endpoint_id, by=by)
+            return await self.registry(store).enable(
+                owner_id, endpoint_id, by=by, only_if_disabled_by=only_if_disabled_by
+            )
 
     async def disable(
         self, owner_id: str, endpoint_id: UUID, *, by: str, reason: str, keep_standing: bool = False
     ) -> Endpoint:
         """Park the endpoint's deliveries until it is enabled."""
         async with self._unit() as store:
-            return await self._registry(store).disable(
+            return await self.registry(store).disable(
                 owner_id, endpoint_id, by=by, reason=reason, keep_standing=keep_standing
             )
+
+    async def give_up(self, owner_id: str, endpoint_id: UUID, since: datetime, *, by: str, reason: str) -> bool:
+        """Disable an endpoint of which every try has failed since then; False where that is over."""
+        async with self._unit() as store:
+            endpoint = await store.lock_endpoint(owner_id, endpoint_id)
+            if endpoint is None or not await store.still_fails(endpoint_id, since):
+                return False
+            await self.registry(store).disable(owner_id, endpoint_id, by=by, reason=reason, keep_standing=True)
+            return True
 
     async def remove(self, owner_id: str, endpoint_id: UUID, *, by: str) -> Endpoint:
         """Remove an endpoint and its subscriptions for good, and cancel its deliveries.
@@ -188,12 +223,16 @@ class Endpoints:
         What a kill leaves uncancelled here is cancelled when its turn comes: nothing is sent to it any more.
         """
         async with self._unit() as store:
-            endpoint = await self._registry(store).remove(owner_id, endpoint_id, by=by)
+            endpoint = await self.registry(store).remove(owner_id, endpoint_id, by=by)
+        await self.cancel_deliveries(owner_id, endpoint_id)
+        return endpoint
+
+    async def cancel_deliveries(self, owner_id: str, endpoint_id: UUID) -> None:
+        """Cancel the deliveries to an endpoint that was removed."""
         which = JobFilter(owner_id=owner_id, lane=endpoint_lane(endpoint_id))
         after = 0
         while batch := await self._jobs.cancel_many(which, by="endpoint_removed", limit=_CANCEL_BATCH, after=after):
             after = batch[-1]
-        return endpoint
 
     async def rotate_secret(
         self,
@@ -216,7 +255,7 @@ class Endpoints:
         """
         await self._check_keys()
         async with self._unit() as store:
-            return await self._registry(store).rotate_secret(
+            return await self.registry(store).rotate_secret(
                 owner_id, endpoint_id, by=by, overlap=overlap, scheme=scheme
             )
 
@@ -246,7 +285,8 @@ class Endpoints:
         answer = await self._attempt(parcel)
         return Tested(event=event, endpoint=endpoint, answer=answer, verdict=classify(answer, endpoint.overrides))
 
-    def _registry(self, store: Store) -> EndpointRegistry:
+    def registry(self, store: Store) -> EndpointRegistry:
+        """Return the rules of registering, over a store."""
         return EndpointRegistry(
             store,
             seal=self._seal,
@@ -256,7 +296,21 @@ class Endpoints:
             now=lambda: datetime.now(UTC),
         )
 
-    async def _check_gate(self, endpoint: Endpoint) -> None:
-        refusal = await self._gate(endpoint.url, endpoint.owner_id)
+    async def check_keys(self) -> None:
+        """See that the keys open everything that is sealed here, before anything is sealed with them.
+
+        Raises:
+            ConfigurationError: there are none, or one is missing.
+        """
+        await self._check_keys()
+
+    async def check_address(self, owner_id: str, url: str) -> None:
+        """Look where a URL leads, which may take as long as a name server does: no transaction waits for it.
+
+        Raises:
+            InvalidEndpoint: it is no URL.
+            InvalidInput: it leads to an address that is not allowed.
+        """
+        refusal = await self._gate(canonical_url(url), owner_id)
         if refusal is not None:
             raise InvalidInput(refusal)

@@ -60,6 +60,15 @@ class Events:
         jobs = await self._jobs.by_identity(event_id)
         return EventStory(event=event, relaying=relaying, jobs=tuple(jobs))
 
+    async def between(
+        self, owner_id: str | None, first: UUID, last: UUID, *, limit: int = 50
+    ) -> Sequence[tuple[UUID, str]]:
+        """List ids from `first` to `last`, each with the event's type and subject: to make a short id whole.
+
+        `owner_id` None looks among all owners'.
+        """
+        return await self._log.between(owner_id, first, last, limit=limit)
+
     async def requeue(self, owner_id: str, event_id: UUID) -> EventStory:
         """Let the relay try an event again that it set aside or gave up.
 

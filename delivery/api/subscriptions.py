@@ -34,7 +34,7 @@ class EventTypes:
         """Declare a type; does nothing when it stands like this, and alters it only with `change`."""
         wanted = EventType(type=type, exposure=exposure, description=description)
         async with self._unit() as store:
-            return await _registry(store).declare_type(wanted, by=by, change=change)
+            return await subscription_registry(store).declare_type(wanted, by=by, change=change)
 
     async def list(self) -> Sequence[EventType]:
         """List all declared types by name."""
@@ -71,7 +71,9 @@ class Subscriptions:
     ) -> Subscription:
         """Send matching events to an endpoint from now on; a repeat of the whole returns the one that stands."""
         async with self._unit() as store:
-            return await _registry(store).subscribe(owner_id, name, patterns, endpoint_id, by=by, future=future)
+            return await subscription_registry(store).subscribe(
+                owner_id, name, patterns, endpoint_id, by=by, future=future
+            )
 
     async def list(self, owner_id: str | None) -> Sequence[Subscription]:
         """List the owner's subscriptions by name; None = those of handlers for the events of every owner."""
@@ -81,14 +83,14 @@ class Subscriptions:
     async def remove(self, owner_id: str | None, name: str, *, by: str) -> Subscription:
         """Remove a subscription, such as that of a handler that is no more; deliveries that stand are still made."""
         async with self._unit() as store:
-            return await _registry(store).unsubscribe(owner_id, name, by=by)
+            return await subscription_registry(store).unsubscribe(owner_id, name, by=by)
 
     async def keep_handler(
         self, name: str, patterns: Collection[str], *, owner_id: str | None, coalesce: bool, by: str
     ) -> Subscription:
         """Subscribe a handler of this process as declared in code, in place of what stood under its name."""
         async with self._unit() as store:
-            registry = _registry(store)
+            registry = subscription_registry(store)
             standing = await store.subscription(owner_id, name)
             wanted = (set(patterns), f"handler.{name}", coalesce)
             if standing is not None:
@@ -101,5 +103,6 @@ class Subscriptions:
             )
 
 
-def _registry(store: Store) -> SubscriptionRegistry:
+def subscription_registry(store: Store) -> SubscriptionRegistry:
+    """Return the rules of declaring and subscribing, over a store."""
     return SubscriptionRegistry(store, make_id=new_id, now=lambda: datetime.now(UTC))

@@ -7,8 +7,14 @@
     signals.py       Ctrl-C and SIGTERM: stop in order, then at once
     failures.py      any exception -> one line and an exit code
     options.py       the options that commands share
+    examples.py      what `--help` of each command shows last
     parameters.py    what a person may write for a duration, an instant, a header, JSON ...
+    completing.py    what is in the database, for a shell that completes a word
+    consent.py       asks before what cannot be undone
+    ids.py           ids that were given by their beginning, made whole
     hints.py         commands that are named in a message repeat the options of this one
+    logs.py          what is logged: lines for people, JSON for programs
+    serving.py       metrics and health over HTTP; beside.py: of several processes
     output.py        tables for people, JSON and JSON lines for programs; hostile text is escaped
     documents.py     the shape of everything as JSON
     place.py         where the database is, without its password
@@ -21,6 +27,7 @@ Nothing heavy is imported before a command needs it, so that `--help` is quick.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 _INTERRUPTED = 130
@@ -28,6 +35,8 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line and exit."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else the caller wants it otherwise
+        signal.signal(signal.SIGINT, _leave)
     try:
         _open_streams()
         from delivery.cli.root import tidings
@@ -35,6 +44,11 @@ def main() -> None:
         tidings.main(prog_name="tidings")
     except KeyboardInterrupt:  # before the command had anything to stop in order
         os._exit(_INTERRUPTED)
+
+
+def _leave(*_: object) -> None:
+    """End while modules are still being read, where Python may drop the exception that it raises for Ctrl-C."""
+    os._exit(_INTERRUPTED)
 
 
 def _open_streams() -> None:

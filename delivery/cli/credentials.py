@@ -63,7 +63,9 @@ def _authorization(user_password: str | None, token: str | None) -> Pairs:
         raise click.UsageError("--basic and --bearer contradict each other")
     try:
         if user_password is not None:
-            user, _, password = user_password.partition(":")
+            user, colon, password = user_password.partition(":")
+            if not colon:
+                raise click.UsageError("--basic is written USER:PASSWORD; where there is no password, USER:")
             return (basic(user, password),)
         return () if token is None else (bearer(token),)
     except InvalidEndpoint as error:

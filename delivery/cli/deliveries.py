@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,9 +12,11 @@ import click
 
 from delivery.attempts import Attempt
 from delivery.cli import documents
+from delivery.cli.choosing import chosen
 from delivery.cli.hints import complete
+from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
-from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
+from delivery.cli.options import Noun, limited, listed, owned, printed, signed
 from delivery.cli.output import (
     Form,
     counted,
@@ -27,10 +29,11 @@ from delivery.cli.output import (
     write_json,
     write_line,
 )
-from delivery.cli.parameters import FINAL_STATE, ID, JOB_ID, MOMENT, STATE, check_range
+from delivery.cli.parameters import FINAL_STATE, JOB_ID, STATE
 from delivery.cli.progress import Progress
 from delivery.cli.session import Session
 from delivery.cli.story import budget, next_step
+from delivery.cli.watch import watch
 from delivery.jobs import JobRow, JobState
 from delivery.replay import DeliveryFilter
 
@@ -58,52 +61,6 @@ DELIVERIES: Listing[JobRow] = Listing(
 DELIVERY_ID = click.argument("delivery_id", type=JOB_ID, metavar="ID")
 
 
-def _chosen(states: click.Choice[str]) -> Callable[[Command], Command]:
-    """Add the options that choose deliveries; the command takes `which`."""
-
-    def decorate(command: Command) -> Command:
-        @wraps(command)
-        def with_filter(
-            session: Session,
-            *args: Any,
-            owner_id: str | None,
-            state: tuple[str, ...],
-            endpoint_id: UUID | None,
-            type: str | None,
-            since: datetime | None,
-            until: datetime | None,
-            error: str | None,
-            **given: Any,
-        ) -> None:
-            check_range(since, until)
-            which = DeliveryFilter(
-                owner_id=owner_id,
-                endpoint_id=endpoint_id,
-                event_type=type,
-                states=tuple(JobState(each) for each in state),
-                since=since,
-                until=until,
-                error=error,
-            )
-            command(session, *args, which=which, **given)
-
-        wrapped: Command = with_filter
-        for option in (
-            click.option("--error", metavar="CODE", help="Last code or reason, as in http_503, timeout, exhausted."),
-            click.option("--until", type=MOMENT, metavar="WHEN", help="Made before then."),
-            click.option(
-                "--since", type=MOMENT, metavar="WHEN", help="Made from then on: 2026-01-31T12:00:00Z, or 2h (ago)."
-            ),
-            click.option("--type", metavar="TYPE", help="Of events of exactly this type."),
-            click.option("--endpoint", "endpoint_id", type=ID, metavar="ID", help="To this endpoint."),
-            click.option("--state", type=states, multiple=True, help="In this state; repeatable."),
-        ):
-            wrapped = option(wrapped)
-        return any_owner(wrapped)
-
-    return decorate
-
-
 @click.group(cls=Noun)
 def deliveries() -> None:
     """Look at deliveries, and step in. Another owner's delivery is "not found"."""
@@ -111,22 +68,26 @@ def deliveries() -> None:
 
 @deliveries.command("list")
 @owned
-@_chosen(STATE)
+@chosen(STATE)
 @limited()
 @click.option("--before", type=JOB_ID, metavar="ID", help="Go on after this one.")
 @listed
-def list_deliveries(session: Session, which: DeliveryFilter, limit: int, before: int | None, form: Form) -> None:
+def list_deliveries(
+    session: Session, which: DeliveryFilter, endpoint_id: Id | None, limit: int, before: int | None, form: Form
+) -> None:
     """List deliveries, newest first."""
 
-    async def work(app: App) -> None:
+    async def work(app: App, whole: UUID | None) -> None:
+        chosen = replace(which, endpoint_id=whole)
+
         def read(number: int, last: int | None) -> Any:
-            return app.deliveries.list(which, limit=number, before=last)
+            return app.deliveries.list(chosen, limit=number, before=last)
 
         await app.event_types.check(which.event_type)
         listing = DELIVERIES if which.owner_id is not None else DELIVERIES.with_owner(lambda job: job.owner_id)
         await listing.write_pages(pages(read, limit=limit, start=before, key=lambda row: row.id), form)
 
-    session.run(work)
+    session.run(work, endpoint_id)
 
 
 @deliveries.command()
@@ -174,35 +135,41 @@ def cancel(session: Session, delivery_id: int, by: str, form: Form) -> None:
 
 @deliveries.command()
 @owned
-@_chosen(FINAL_STATE)
+@chosen(FINAL_STATE)
 @click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
 @printed
-def replay(session: Session, which: DeliveryFilter, dry_run: bool, form: Form) -> None:
+def replay(session: Session, which: DeliveryFilter, endpoint_id: Id | None, dry_run: bool, form: Form) -> None:
     """Send finished deliveries again.
 
     The discarded ones, where no --state is given. What is in flight is never touched. Each keeps its `webhook-id`;
     its attempts are numbered on, with a new budget. Cut short, what was put back stays put back.
+    `tidings replays start` does the same in the background, at a pace.
     """
     progress = Progress("replaying", visible=form is Form.PEOPLE and not dry_run)
 
-    async def work(app: App) -> None:
-        await app.event_types.check(which.event_type)
-        progress.total = await app.deliveries.count_replay(which)
+    async def work(app: App, whole: UUID | None) -> DeliveryFilter:
+        chosen = replace(which, endpoint_id=whole)
+        await app.event_types.check(chosen.event_type)
+        progress.total = await app.deliveries.count_replay(chosen)
         if not dry_run:
             with progress:
-                async for moved in app.deliveries.replay(which):
+                async for moved in app.deliveries.replay(chosen):
                     progress.advance(moved)
+        return chosen
 
     with progress.told_when_cut_short("put back; run it again for the rest"):
-        session.run(work)
+        chosen = session.run(work, endpoint_id)
     if form is Form.JSON:
         write_json({"matched": progress.total, "replayed": progress.done, "dry_run": dry_run})
     elif not progress.total:
-        write_line(shown(f"nothing to send again: {_looked_for(which)}"))
+        write_line(shown(f"nothing to send again: {_looked_for(chosen)}"))
     elif dry_run:
         write_line(f"{counted(progress.total, 'delivery')} to send again")
     else:
         write_line(f"{counted(progress.done, 'delivery')} put back, to be sent again")
+
+
+deliveries.add_command(watch)
 
 
 def _document(story: DeliveryStory) -> dict[str, Any]:

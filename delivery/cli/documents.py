@@ -10,8 +10,11 @@ from delivery.alerts import Alert
 from delivery.attempts import Attempt
 from delivery.channels import Fault, Reply
 from delivery.cli.output import decoded, moment
+from delivery.doctor import Finding
 from delivery.events import Event, JsonText, Relaying
-from delivery.jobs import FINAL_STATES, JobRow, KindOverview, PeriodicRow
+from delivery.health import Streak
+from delivery.jobs import FINAL_STATES, JobOutcome, JobRow, KindOverview, PeriodicRow
+from delivery.replays import Replay, ReplayFilter, Tally
 from delivery.status import Holder, KindStatus, Status, TableSize, UpkeepStatus
 from signing import SenderKey, SigningSecret
 from subscriptions.model import (
@@ -58,6 +61,17 @@ def endpoint(one: Endpoint) -> JsonObject:
         "created_at": moment(one.created_at),
         "updated_at": moment(one.updated_at),
     }
+
+
+def finding(one: Finding) -> JsonObject:
+    """Describe what a check found."""
+    return {"check": one.check, "mark": one.mark.value, "text": one.text, "advice": one.advice or None}
+
+
+def streak(one: Streak) -> JsonObject:
+    """Describe failed tries of an endpoint without a success between them."""
+    times = {"since": moment(one.since), "failed_at": moment(one.failed_at), "probe_at": moment(one.probe_at)}
+    return times | {"failures": one.failures, "code": one.code, "warned_percent": one.warned}
 
 
 def key(one: StoredKey) -> JsonObject:
@@ -128,6 +142,23 @@ def delivery(job: JobRow) -> JsonObject:
         "event_type": job.args.get("type"),
         "endpoint_id": job.args.get("endpoint_id"),
         **_standing(job),
+    }
+
+
+def outcome(one: JobOutcome) -> JsonObject:
+    """Describe what came of a delivery at a time."""
+    return {
+        "at": moment(one.at),
+        "id": one.id,
+        "owner_id": one.owner_id,
+        "event_id": one.args.get("event_id"),
+        "event_type": one.args.get("type"),
+        "endpoint_id": one.args.get("endpoint_id"),
+        "state": one.state.value,
+        "attempt": one.attempt,
+        "code": one.code,
+        "reason": one.reason,
+        "next_at": moment(one.next_at),
     }
 
 
@@ -203,6 +234,7 @@ def status(one: Status) -> JsonObject:
         "relays": one.relays,
         "is_led": one.is_led,
         "leases_ahead": one.leases_ahead,
+        "stalled_replays": list(one.stalled_replays),
         "waiting_events": one.outbox.waiting,
         "oldest_waiting": moment(one.outbox.oldest),
         "poisoned_events": one.outbox.poisoned,
@@ -245,6 +277,47 @@ def periodic(one: PeriodicRow) -> JsonObject:
         "last_tick": moment(one.last_tick),
         "next_tick": moment(one.next_tick),
         "last_job": one.last_job,
+    }
+
+
+def replay(one: Replay) -> JsonObject:
+    """Describe a replay as it stands."""
+    return {
+        "id": one.id,
+        "owner_id": one.which.owner_id,
+        "source": one.which.source.value,
+        "filter": _replay_filter(one.which),
+        "pace": one.pace,
+        "state": one.state.value,
+        "state_by": one.state_by,
+        "state_reason": one.state_reason,
+        "stalled": one.is_stalled,
+        "started_by": one.started_by,
+        "reason": one.reason,
+        "started_at": moment(one.started_at),
+        "ended_at": moment(one.ended_at),
+        "total": one.total,
+        **tally(one.tally),
+        "job_id": one.job_id,
+    }
+
+
+def tally(one: Tally) -> JsonObject:
+    """Describe what a replay found, or would find."""
+    return {"seen": one.seen, "put_back": one.put_back, "skipped": dict(one.skipped)}
+
+
+def _replay_filter(which: ReplayFilter) -> JsonObject:
+    return {
+        "endpoint_id": None if which.endpoint_id is None else str(which.endpoint_id),
+        "types": list(which.types),
+        "since": moment(which.since),
+        "until": moment(which.until),
+        "states": [state.value for state in which.states],
+        "error": which.error,
+        "classes": list(which.outcomes),
+        "statuses": None if which.statuses is None else list(which.statuses),
+        "only_undelivered": which.only_undelivered,
     }
 
 

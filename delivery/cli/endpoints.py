@@ -6,41 +6,31 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from delivery.classifier import Delivered
-from delivery.cli import documents
+from delivery.cli import completing, documents
+from delivery.cli.consent import Consent, destructive
 from delivery.cli.credentials import credentialed
+from delivery.cli.endpoint_lines import brief, fields, headers_line, tls_line
 from delivery.cli.failures import Failed
+from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
-from delivery.cli.output import (
-    Form,
-    instant_shown,
-    span,
-    write_fields,
-    write_json,
-    write_line,
-)
-from delivery.cli.parameters import DURATION, HEADER, ID, OVERRIDE
+from delivery.cli.output import Form, counted, write_fields, write_json, write_line
+from delivery.cli.parameters import DURATION, ENDPOINT, HEADER, OVERRIDE
 from delivery.cli.session import Session
+from delivery.cli.setup import export_setup, import_setup
 from delivery.cli.signing_keys import REVEALED, list_keys, revealed_field, rotate_secret, scheme_option, show_jwks
 from delivery.cli.trial import advice, write_tested
+from delivery.health import Streak
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
-from subscriptions.model import (
-    Endpoint,
-    EndpointChanges,
-    EndpointTarget,
-    PayloadFormat,
-    Subscription,
-    TlsIdentity,
-    UnopenedHeaders,
-    described_tls,
-)
+from subscriptions.model import Endpoint, EndpointChanges, EndpointTarget, PayloadFormat, TlsIdentity
 from subscriptions.policies import POLICIES
 from subscriptions.store import StoredKey
 
@@ -62,13 +52,18 @@ ENDPOINTS: Listing[Endpoint] = Listing(
     empty="no endpoints yet: `tidings endpoints add URL`",
 )
 
-ENDPOINT_ID = click.argument("endpoint_id", type=ID, metavar="ID")
+ENDPOINT_ID = click.argument("endpoint_id", type=ENDPOINT, metavar="ID")
 
 
 def _described(command: Command) -> Command:
     """Add the options that say what an endpoint is like."""
     for option in (
-        click.option("--policy", metavar="NAME", help=f"When to retry: {', '.join(POLICIES)}."),
+        click.option(
+            "--policy",
+            metavar="NAME",
+            shell_complete=completing.policies,
+            help=f"When to retry: {', '.join(POLICIES)}.",
+        ),
         click.option("--description", metavar="TEXT", help="One line for people."),
         click.option(
             "--header", "headers", type=HEADER, multiple=True, metavar="'NAME: VALUE'", help="Sent along; repeatable."
@@ -86,7 +81,8 @@ def _described(command: Command) -> Command:
             type=OVERRIDE,
             multiple=True,
             metavar="OUTCOME=CLASS",
-            help="Judge an outcome otherwise, as in http_409=delivered; repeatable.",
+            help="Judge an outcome otherwise, as in http_409=delivered; or as retryable, short, snoozed, permanent or"
+            " disable; repeatable.",
         ),
     ):
         command = option(command)
@@ -145,45 +141,47 @@ def add(
 @owned
 @any_owner
 @limited()
-@click.option("--after", type=ID, metavar="ID", help="Go on after this one.")
+@click.option("--after", type=ENDPOINT, metavar="ID", help="Go on after this one.")
 @listed
-def list_endpoints(session: Session, owner_id: str | None, limit: int, after: UUID | None, form: Form) -> None:
+def list_endpoints(session: Session, owner_id: str | None, limit: int, after: Id | None, form: Form) -> None:
     """List endpoints that are not removed, oldest first."""
 
-    async def work(app: App) -> None:
+    async def work(app: App, start: UUID | None) -> None:
         def read(number: int, last: UUID | None) -> Any:
             return app.endpoints.list(owner_id, limit=number, after=last)
 
         listing = ENDPOINTS if owner_id is not None else ENDPOINTS.with_owner(lambda each: each.owner_id)
-        await listing.write_pages(pages(read, limit=limit, start=after, key=lambda each: each.id), form)
+        await listing.write_pages(pages(read, limit=limit, start=start, key=lambda each: each.id), form)
 
-    session.run(work)
+    session.run(work, after)
 
 
 @endpoints.command()
 @owned
 @ENDPOINT_ID
 @printed
-def show(session: Session, endpoint_id: UUID, form: Form) -> None:
+def show(session: Session, endpoint_id: Id, form: Form) -> None:
     """Show one endpoint.
 
     With its retry policy, the keys that sign, and how many of its deliveries wait or were given up.
     """
 
-    async def work(app: App) -> tuple[Endpoint, Sequence[StoredKey], dict[str, int]]:
-        endpoint = await app.endpoints.get(session.owner, endpoint_id)
+    async def work(app: App, whole: UUID) -> tuple[Endpoint, Streak | None, Sequence[StoredKey], dict[str, int]]:
+        endpoint = await app.endpoints.get(session.owner, whole)
+        streak = await app.endpoints.health(session.owner, whole)
         counts = {}
         for state in COUNTED:
             counts[state.value] = await _count(app, endpoint, state)
-        return endpoint, await app.endpoints.keys(session.owner, endpoint_id), counts
+        return endpoint, streak, await app.endpoints.keys(session.owner, whole), counts
 
-    endpoint, keys, counts = session.run(work)
+    endpoint, streak, keys, counts = session.run(work, endpoint_id)
     if form is Form.JSON:
         policy = POLICIES.get(endpoint.policy)
         described = {"policy_steps": None if policy is None else documents.policy(policy), "deliveries": counts}
+        described |= {"failing": None if streak is None else documents.streak(streak)}
         write_json(documents.endpoint(endpoint) | described | {"keys": [documents.key(each) for each in keys]})
         return
-    write_fields(_fields(endpoint, keys, counts))
+    write_fields(fields(endpoint, streak, keys, counts))
 
 
 @endpoints.command()
@@ -198,7 +196,7 @@ def show(session: Session, endpoint_id: UUID, form: Form) -> None:
 @printed
 def update(
     session: Session,
-    endpoint_id: UUID,
+    endpoint_id: Id,
     url: str | None,
     policy: str | None,
     description: str | None,
@@ -214,7 +212,11 @@ def update(
     by: str,
     form: Form,
 ) -> None:
-    """Change an endpoint. Headers, certificates and overrides that are given replace all of theirs."""
+    """Change an endpoint.
+
+    Headers (with --basic and --bearer), certificates (with --ca) and overrides that are given replace all of their
+    kind: give again what is to stay.
+    """
     if (headers and no_headers) or (overrides and no_overrides) or (tls and no_tls):
         raise click.UsageError("an option and its --no- contradict each other")
     changes = EndpointChanges(
@@ -230,7 +232,8 @@ def update(
     )
     if changes == EndpointChanges():
         raise click.UsageError("nothing to change: give at least one option")
-    _write(session.run(lambda app: app.endpoints.update(session.owner, endpoint_id, changes, by=by)), form)
+    endpoint = session.run(lambda app, whole: app.endpoints.update(session.owner, whole, changes, by=by), endpoint_id)
+    _write(endpoint, form, ("headers", headers_line(endpoint)), ("tls", tls_line(endpoint)))
 
 
 @endpoints.command()
@@ -238,15 +241,16 @@ def update(
 @ENDPOINT_ID
 @signed
 @printed
-def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
+def enable(session: Session, endpoint_id: Id, by: str, form: Form) -> None:
     """Let deliveries go out again, the parked ones too."""
 
-    async def work(app: App) -> tuple[Endpoint, int]:
-        endpoint = await app.endpoints.enable(session.owner, endpoint_id, by=by)
-        return endpoint, await _count(app, endpoint, *WAITING)
+    async def work(app: App, whole: UUID) -> tuple[Endpoint, int, int]:
+        before = await app.endpoints.get(session.owner, whole)
+        fresh, failed = [await _count(app, before, state) for state in WAITING]  # soon they are gone
+        return await app.endpoints.enable(session.owner, whole, by=by), fresh, failed
 
-    endpoint, number = session.run(work)
-    _write(endpoint, form, ("deliveries", f"{number} that waited may go out now" if number else "none waits"))
+    endpoint, fresh, failed = session.run(work, endpoint_id)
+    _write(endpoint, form, ("deliveries", _told_enabled(fresh, failed)))
 
 
 @endpoints.command()
@@ -255,14 +259,14 @@ def enable(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
 @click.option("--reason", default="by hand", show_default=True, metavar="TEXT", help="Why, for the record.")
 @signed
 @printed
-def disable(session: Session, endpoint_id: UUID, reason: str, by: str, form: Form) -> None:
+def disable(session: Session, endpoint_id: Id, reason: str, by: str, form: Form) -> None:
     """Park the endpoint's deliveries until it is enabled. What is being sent may still arrive."""
 
-    async def work(app: App) -> tuple[Endpoint, int]:
-        endpoint = await app.endpoints.disable(session.owner, endpoint_id, by=by, reason=reason)
+    async def work(app: App, whole: UUID) -> tuple[Endpoint, int]:
+        endpoint = await app.endpoints.disable(session.owner, whole, by=by, reason=reason)
         return endpoint, await _count(app, endpoint, *WAITING)
 
-    endpoint, number = session.run(work)
+    endpoint, number = session.run(work, endpoint_id)
     then = f"`tidings endpoints enable {endpoint.id}` lets them go"
     _write(endpoint, form, ("deliveries", f"{number} parked, and all that come: {then}"))
 
@@ -270,22 +274,28 @@ def disable(session: Session, endpoint_id: UUID, reason: str, by: str, form: For
 @endpoints.command()
 @owned
 @ENDPOINT_ID
+@destructive
 @signed
 @printed
-def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
+def remove(session: Session, endpoint_id: Id, consent: Consent, by: str, form: Form) -> None:
     """Remove an endpoint for good.
 
     Its subscriptions go with it, and its deliveries are cancelled.
     """
+    consent.require()
+    if not consent.is_given:
+        whole, question = session.run(partial(_removing, session.owner), endpoint_id)
+        consent.ask(question)
+        endpoint_id = endpoint_id.exactly(whole)  # what was asked about, whatever has come meanwhile
 
-    async def work(app: App) -> tuple[Endpoint, list[str], int]:
-        names = [each.name for each in await app.subscriptions.list(session.owner) if _leads_to(each, endpoint_id)]
-        endpoint = await app.endpoints.remove(session.owner, endpoint_id, by=by)
-        which = DeliveryFilter(owner_id=session.owner, endpoint_id=endpoint_id, states=(JobState.CANCELLED,))
+    async def work(app: App, whole: UUID) -> tuple[Endpoint, list[str], int]:
+        names = await _subscriptions(app, session.owner, whole)
+        endpoint = await app.endpoints.remove(session.owner, whole, by=by)
+        which = DeliveryFilter(owner_id=session.owner, endpoint_id=whole, states=(JobState.CANCELLED,))
         cancelled = replace(which.as_jobs(), reason="endpoint_removed")
         return endpoint, names, await app.jobs.count(cancelled)
 
-    endpoint, names, number = session.run(work)
+    endpoint, names, number = session.run(work, endpoint_id)
     gone = ("subscriptions", f"{', '.join(names)} removed with it" if names else None)
     _write(endpoint, form, gone, ("deliveries", f"{number} cancelled"))
 
@@ -294,28 +304,47 @@ def remove(session: Session, endpoint_id: UUID, by: str, form: Form) -> None:
 @owned
 @ENDPOINT_ID
 @printed
-def test(session: Session, endpoint_id: UUID, form: Form) -> None:
+def test(session: Session, endpoint_id: Id, form: Form) -> None:
     """Send one signed test event now.
 
     Shows what came of it; nothing is recorded or retried. Exit code 1 where it was not delivered.
     """
-    tested = session.run(lambda app: app.endpoints.test(session.owner, endpoint_id))
+    tested = session.run(lambda app, whole: app.endpoints.test(session.owner, whole), endpoint_id)
     answer, verdict = documents.answer(tested.answer), tested.verdict
     if form is Form.JSON:
         judged = {"outcome": verdict.outcome, "code": verdict.code, "rule": verdict.rule}
-        write_json({"event_id": str(tested.event.id), "endpoint_id": str(endpoint_id)} | judged | answer)
+        write_json({"event_id": str(tested.event.id), "endpoint_id": str(tested.endpoint.id)} | judged | answer)
     else:
         write_tested(tested, answer)
     if not isinstance(verdict, Delivered):
         raise Failed(f"the test event was not delivered ({verdict.code}): {advice(tested)}")
 
 
-for command in (rotate_secret, list_keys, show_jwks):
+for command in (rotate_secret, list_keys, show_jwks, export_setup, import_setup):
     endpoints.add_command(command)
 
 
-def _leads_to(one: Subscription, endpoint_id: UUID) -> bool:
-    return isinstance(one.target, EndpointTarget) and one.target.endpoint_id == endpoint_id
+async def _removing(owner_id: str, app: App, endpoint_id: UUID) -> tuple[UUID, str]:
+    """Ask whether the endpoint may go, and say what goes with it."""
+    endpoint = await app.endpoints.get(owner_id, endpoint_id)
+    names = await _subscriptions(app, owner_id, endpoint_id)
+    number = await _count(app, endpoint, *WAITING)
+    along = f", with what subscribes it ({', '.join(names)})" if names else ""
+    waiting = f", and cancel {counted(number, 'delivery')} that would go there" if number else ""
+    return endpoint.id, f"Remove endpoint {endpoint.id} ({endpoint.url}) for good{along}{waiting}?"
+
+
+async def _subscriptions(app: App, owner_id: str, endpoint_id: UUID) -> list[str]:
+    target = EndpointTarget(endpoint_id=endpoint_id)
+    return [each.name for each in await app.subscriptions.list(owner_id) if each.target == target]
+
+
+def _told_enabled(fresh: int, failed: int) -> str:
+    """Say what becomes of the deliveries that waited: those that failed before keep to their next try."""
+    parts = [f"{fresh} that waited go out now"] if fresh else []
+    if failed:
+        parts.append(f"{failed} failed before and go at their next try; `tidings deliveries retry` sends one now")
+    return "; ".join(parts) or "none waits"
 
 
 async def _count(app: App, endpoint: Endpoint, *states: JobState) -> int:
@@ -323,59 +352,8 @@ async def _count(app: App, endpoint: Endpoint, *states: JobState) -> int:
     return await app.jobs.count(which.as_jobs())
 
 
-def _fields(one: Endpoint, keys: Sequence[StoredKey], counts: dict[str, int]) -> list[tuple[str, object]]:
-    waiting = ", ".join(f"{number} {state}" for state, number in counts.items())
-    parked = " (those that wait are parked)" if one.state.value == "disabled" else ""
-    return [
-        *_brief(one),
-        ("keys", _keys(keys)),
-        ("policy", _policy(one.policy)),
-        ("headers", _headers(one)),
-        ("tls", ", ".join(described_tls(one.tls)) or None),
-        ("format", one.format.value),
-        ("limit", f"{one.limit} in flight"),
-        ("timeout", span(one.timeout)),
-        ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
-        ("deliveries", waiting + parked),
-        ("created", instant_shown(one.created_at)),
-        ("updated", instant_shown(one.updated_at)),
-    ]
-
-
-def _brief(one: Endpoint) -> list[tuple[str, object]]:
-    why = f" ({one.state_reason or 'no reason kept'}, by {one.state_by})" if one.state_by else ""
-    return [
-        ("endpoint", one.id),
-        ("owner", one.owner_id),
-        ("url", one.url),
-        ("description", one.description or None),
-        ("state", f"{one.state.value}{why}" if one.state.value != "enabled" else "enabled"),
-    ]
-
-
-def _headers(one: Endpoint) -> str | None:
-    if isinstance(one.headers, UnopenedHeaders):
-        return "sealed with a key that is not configured: put it into TIDINGS_KEYS again"
-    return ", ".join(name for name, _ in one.headers) or None
-
-
-def _keys(keys: Sequence[StoredKey]) -> str:
-    schemes = ", ".join(each.scheme for each in keys)
-    ends = [f"one until {instant_shown(each.expires_at)}" for each in keys if each.expires_at is not None]
-    signs = "1 signs" if len(keys) == 1 else f"{len(keys)} sign"
-    return ", ".join([f"{signs} ({schemes})", *ends]) if keys else "none signs"
-
-
-def _policy(name: str) -> str:
-    policy = POLICIES.get(name)
-    if policy is None:
-        return name
-    steps = ", ".join(span(step) for step in policy.ladder)
-    return f"{name}: after {steps} (the last repeats), {policy.max_attempts} attempts"
-
-
 def _write(one: Endpoint, form: Form, *more: tuple[str, object]) -> None:
     if form is Form.JSON:
         write_json(documents.endpoint(one))
     else:
-        write_fields([*_brief(one), *more])
+        write_fields([*brief(one), *more])

@@ -7,6 +7,7 @@ import shlex
 import click
 
 from delivery.cli import documents
+from delivery.cli.completing import event_types
 from delivery.cli.lists import Listing
 from delivery.cli.options import Noun, connected, listed, printed, signed
 from delivery.cli.output import Form, write_fields, write_json, write_line
@@ -28,7 +29,7 @@ def event_type() -> None:
 
 @event_type.command()
 @connected
-@click.argument("type")
+@click.argument("type", shell_complete=event_types)
 @click.option(
     "--exposure",
     type=click.Choice([each.value for each in Exposure]),

@@ -10,15 +10,19 @@ from uuid import UUID
 import click
 
 from delivery.cli import documents
+from delivery.cli.completing import event_types
 from delivery.cli.event_type import exposing
+from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed
 from delivery.cli.output import Form, instant_shown, shown, write_block, write_fields, write_json, write_line
-from delivery.cli.parameters import FILLED, ID, MOMENT, check_range, payload
+from delivery.cli.parameters import ENDPOINT, EVENT, FILLED, MOMENT, check_range, payload
+from delivery.cli.replaying import begin, begun
 from delivery.cli.session import Session
 from delivery.errors import UnknownEventType
 from delivery.events import MAX_PAYLOAD_BYTES, Event, EventFilter, Relaying
 from delivery.jobs import JobRow
+from delivery.replays import ReplayFilter, Source
 from subscriptions.model import EventType, Exposure
 
 if TYPE_CHECKING:
@@ -53,7 +57,7 @@ FAN_OUT: Listing[JobRow] = Listing(
     empty="no deliveries",
 )
 
-EVENT_ID = click.argument("event_id", type=ID, metavar="ID")
+EVENT_ID = click.argument("event_id", type=EVENT, metavar="ID")
 
 
 @click.group(cls=Noun)
@@ -63,7 +67,7 @@ def events() -> None:
 
 @events.command()
 @owned
-@click.argument("type")
+@click.argument("type", shell_complete=event_types)
 @click.option("--data", metavar="JSON", help="The event's data, kept byte for byte.")
 @click.option("--data-file", type=click.File("rb"), metavar="FILE", help="A file with the data; - is standard input.")
 @click.option("--subject", type=FILLED, metavar="TEXT", help="What it is about, such as an invoice's number.")
@@ -109,13 +113,13 @@ def record(
 @events.command("list")
 @owned
 @any_owner
-@click.option("--type", metavar="TYPE", help="Of exactly this type.")
+@click.option("--type", metavar="TYPE", shell_complete=event_types, help="Of exactly this type.")
 @click.option("--subject", metavar="TEXT", help="About exactly this.")
 @click.option("--since", type=MOMENT, metavar="WHEN", help="Recorded from then on: 2026-01-31T12:00:00Z, or 2h (ago).")
 @click.option("--until", type=MOMENT, metavar="WHEN", help="Recorded before then.")
 @click.option("--poisoned", is_flag=True, help="Only those that the relay gave up.")
 @limited()
-@click.option("--before", type=ID, metavar="ID", help="Go on after this one.")
+@click.option("--before", type=EVENT, metavar="ID", help="Go on after this one.")
 @listed
 def list_events(
     session: Session,
@@ -126,40 +130,77 @@ def list_events(
     until: datetime | None,
     poisoned: bool,
     limit: int,
-    before: UUID | None,
+    before: Id | None,
     form: Form,
 ) -> None:
     """List events, newest first."""
     check_range(since, until)
     which = EventFilter(owner_id=owner_id, type=type, subject=subject, since=since, until=until, poisoned=poisoned)
 
-    async def work(app: App) -> None:
+    async def work(app: App, start: UUID | None) -> None:
         def read(number: int, last: UUID | None) -> Any:
             return app.events.list(which, limit=number, before=last)
 
         await app.event_types.check(type)
         listing = EVENTS if owner_id is not None else EVENTS.with_owner(lambda each: each[0].owner_id)
-        await listing.write_pages(pages(read, limit=limit, start=before, key=lambda row: row[0].id), form)
+        await listing.write_pages(pages(read, limit=limit, start=start, key=lambda row: row[0].id), form)
 
-    session.run(work)
+    session.run(work, before)
 
 
 @events.command()
 @owned
 @EVENT_ID
 @printed
-def show(session: Session, event_id: UUID, form: Form) -> None:
+def show(session: Session, event_id: Id, form: Form) -> None:
     """Show an event, its data, and every delivery that it became."""
-    session.run(lambda app: _show(app, app.events.get(session.owner, event_id), form))
+    session.run(lambda app, whole: _show(app, app.events.get(session.owner, whole), form), event_id)
 
 
 @events.command()
 @owned
 @EVENT_ID
 @printed
-def requeue(session: Session, event_id: UUID, form: Form) -> None:
+def requeue(session: Session, event_id: Id, form: Form) -> None:
     """Let the relay try an event again that it gave up."""
-    session.run(lambda app: _show(app, app.events.requeue(session.owner, event_id), form))
+    session.run(lambda app, whole: _show(app, app.events.requeue(session.owner, whole), form), event_id)
+
+
+@events.command()
+@owned
+@click.option("--endpoint", "endpoint_id", type=ENDPOINT, required=True, metavar="ID", help="Where they go.")
+@click.option(
+    "--type",
+    multiple=True,
+    metavar="PATTERN",
+    help="Of such a type: invoice.*; repeatable (what the endpoint is subscribed to).",
+)
+@click.option("--since", type=MOMENT, metavar="WHEN", help="Recorded from then on: 2026-01-31T12:00:00Z, or 2h (ago).")
+@click.option("--until", type=MOMENT, metavar="WHEN", help="Recorded before then.")
+@begun
+@printed
+def replay(
+    session: Session,
+    endpoint_id: Id,
+    type: tuple[str, ...],
+    since: datetime | None,
+    until: datetime | None,
+    **given: Any,
+) -> None:
+    """Send past events to an endpoint that came later.
+
+    Starts a replay, which `tidings replays` shows, pauses, resumes and cancels. An event gets one delivery to the
+    endpoint ever: those that have one, however it ended, are counted as skipped, as are those of internal types.
+    """
+    check_range(since, until)
+    which = ReplayFilter(
+        source=Source.EVENTS,
+        owner_id=session.owner,
+        types=type,
+        since=since,
+        until=until,
+    )
+    begin(session, which, endpoint_id, **given)
 
 
 def _bytes(text: str) -> bytes:

@@ -15,8 +15,8 @@ from typing import Any
 #: The options by the setting that they give.
 _OPTIONS = {"owner": "--owner", "home": "--home", "database_url": "--dsn"}
 #: Commands that take --owner; and those that take neither --home nor --dsn.
-_OWNED = {"endpoints", "subscriptions", "events", "deliveries", "jobs"}
-_BARE = {"keys", "listen", "demo"}
+_OWNED = {"endpoints", "subscriptions", "events", "deliveries", "replays", "jobs"}
+_BARE = {"keys", "listen", "demo", "completion"}
 _COMMAND = re.compile(r"`tidings ([a-z-]+)([^`]*)`")
 #: What a connection string with a password is printed as.
 _PLACEHOLDER = "DSN"

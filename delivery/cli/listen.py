@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from delivery.cli.options import Act
 from delivery.cli.output import decoded, shown
 from delivery.cli.parameters import DURATION
 from delivery.cli.receiver import Answer, Request, Unreadable, receiving
@@ -271,7 +272,7 @@ def _no_port(host: str, port: int, error: OSError) -> click.ClickException:
     return click.ClickException(f"cannot listen on {host}: choose an address of this machine with --host")
 
 
-@click.command()
+@click.command(cls=Act)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=8400, show_default=True, type=click.IntRange(0, 65_535), help="0 = one that is free.")
 @keyed

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any
 
 import click
 
+from delivery.cli import logs
 from delivery.cli.hints import repeat
 from delivery.cli.output import Form
-from delivery.cli.parameters import FILLED
+from delivery.cli.parameters import ADDRESS, FILLED
+from delivery.cli.processes import MOST
 from delivery.cli.session import Session
 
 Command = Callable[..., None]
@@ -30,6 +33,28 @@ class Act(click.Command):
         own, help_option = list(self.params), self.get_help_option(ctx)
         last = [] if help_option is None else [help_option]
         return [*sorted(own, key=lambda param: _PLACES.get(param.name or "", 0)), *last]
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write lines that can be typed, each as one line: whoever copies it gets all of it."""
+        from delivery.cli.examples import EXAMPLES
+
+        examples = EXAMPLES.get(path_of(ctx), ())
+        if examples:
+            with formatter.section("Examples"):
+                margin = " " * formatter.current_indent
+                for each in examples:
+                    formatter.write(f"{margin}# {each.why}\n" if each.why else "")
+                    formatter.write(f"{margin}{each.line}\n")
+        super().format_epilog(ctx, formatter)
+
+
+def path_of(ctx: click.Context) -> str:
+    """Return the words that name the command, without that of the program."""
+    words: list[str] = []
+    while ctx.parent is not None:
+        words.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return " ".join(words)
 
 
 class Guessing(click.Group):
@@ -99,13 +124,49 @@ def owned(command: Command) -> Command:
     return with_owner
 
 
+def several(command: Command) -> Command:
+    """Add --processes; the command takes `processes`."""
+    option = click.option(
+        "--processes",
+        type=click.IntRange(1, MOST),
+        default=1,
+        show_default=True,
+        help="Deliver by so many processes: this one, and workers beside it that end with it.",
+    )
+    return option(command)
+
+
+def watched(command: Command) -> Command:
+    """Add --log-format and --serve, which the session knows. Stands below `connected`."""
+
+    @click.option(
+        "--log-format",
+        type=click.Choice(logs.FORMATS),
+        help="How to log: lines for people, or a JSON object a line (TIDINGS_LOG_FORMAT; 'console' if not set).",
+    )
+    @click.option(
+        "--serve",
+        type=ADDRESS,
+        metavar="HOST:PORT",
+        help="Serve /metrics, /healthz and /readyz there (TIDINGS_SERVE; nowhere if not set).",
+    )
+    @wraps(command)
+    def with_both(session: Session, *args: Any, log_format: str | None, serve: str | None, **given: Any) -> None:
+        if log_format is not None:
+            logs.use(log_format)  # before settings are read, of which something may be said
+        command(session.having(log_format=log_format, serve=serve), *args, **given)
+
+    return with_both
+
+
 def any_owner(command: Command) -> Command:
     """Add --any-owner for operators; the command takes `owner_id`, None for all. Stands below `owned`."""
 
     @click.option("--any-owner", is_flag=True, help="Of every owner, and what is the platform's own.")
     @wraps(command)
     def with_scope(session: Session, *args: Any, any_owner: bool, **given: Any) -> None:
-        command(session, *args, owner_id=None if any_owner else session.owner, **given)
+        owner_id = None if any_owner else session.owner
+        command(replace(session, any_owner=any_owner), *args, owner_id=owner_id, **given)
 
     return with_scope
 

@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
-from uuid import UUID
 
 import click
+from click.shell_completion import CompletionItem
 
+from delivery.cli import completing
+from delivery.cli.ids import Sort, read_id
 from delivery.errors import InvalidInput
 from delivery.events import MAX_PAYLOAD_BYTES, JsonText
 from delivery.jobs import JobState
@@ -18,16 +21,22 @@ from delivery.jobs import JobState
 #: Ids of jobs and deliveries are numbers that PostgreSQL calls bigint.
 MAX_JOB_ID = 2**63 - 1
 STATE = click.Choice([state.value for state in JobState])
+#: What a delivery is left in when it ends or fails.
+OUTCOME_STATE = click.Choice([state.value for state in JobState if state.is_final or state is JobState.RETRYABLE])
 FINAL_STATE = click.Choice([state.value for state in JobState if state.is_final])
+
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 class Written(click.ParamType):  # type: ignore[type-arg] # generic in the newest click only
     """A value as a person writes it."""
 
-    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
-        """Read with `read`, which raises InvalidInput for what it refuses."""
+    def __init__(self, name: str, read: Callable[[str], Any], complete: Complete | None = None) -> None:
+        """Read with `read`, which raises InvalidInput for what it refuses; `complete` says what may be meant."""
         self.name = name
         self._read = read
+        self._complete = complete
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read it; a default may be the value itself."""
@@ -38,11 +47,22 @@ class Written(click.ParamType):  # type: ignore[type-arg] # generic in the newes
         except InvalidInput as error:
             self.fail(str(error), param, ctx)
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Tell a shell what may be meant."""
+        return [] if self._complete is None else self._complete(ctx, param, incomplete)
+
 
 def _duration(text: str) -> timedelta:
     from delivery.settings import duration
 
     return duration(text)
+
+
+def _address(text: str) -> str:
+    from delivery.settings import address
+
+    address(text)
+    return text
 
 
 def _moment(text: str) -> datetime:
@@ -81,11 +101,13 @@ def _job_id(text: str) -> int:
     return int(text)
 
 
-def _uuid(text: str) -> UUID:
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        raise InvalidInput(f"{text[:60]!r} is no id: endpoints and events have UUIDs, which `list` shows") from None
+def _http_status(text: str) -> tuple[int, int]:
+    """Read a status, or all that begin with a digit; returns the least and the greatest."""
+    found = re.fullmatch(r"([1-9])([0-9]{2}|[xX]{2})", text.strip(), re.ASCII)
+    if found is None:
+        raise InvalidInput(f"{text[:40]!r} is no HTTP status: write 503, or 5xx for all that begin with 5")
+    first = int(found[1]) * 100
+    return (first, first + 99) if found[2].lower() == "xx" else (int(found[0]), int(found[0]))
 
 
 def _filled(text: str) -> str:
@@ -95,13 +117,16 @@ def _filled(text: str) -> str:
     return text
 
 
+ADDRESS = Written("host:port", _address)
 DURATION = Written("duration", _duration)
 MOMENT = Written("when", _moment)
 HEADER = Written("header", _header)
 OVERRIDE = Written("override", _override)
 JOB_ID = Written("id", _job_id)
-ID = Written("id", _uuid)
+ENDPOINT = Written("id", partial(read_id, Sort.ENDPOINT), completing.endpoints)
+EVENT = Written("id", partial(read_id, Sort.EVENT), completing.events)
 FILLED = Written("text", _filled)
+HTTP_STATUS = Written("status", _http_status)
 
 
 def payload(raw: bytes) -> JsonText:

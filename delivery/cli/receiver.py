@@ -1,6 +1,6 @@
-"""A local HTTP/1.1 receiver for trying webhooks out.
+"""A small HTTP/1.1 server: for trying webhooks out, and for those who watch a process.
 
-Reads each request whole, within limits, and survives whatever else is sent to it. For development only: no TLS.
+Reads each request whole, within limits, and survives whatever else is sent to it. No TLS.
 
 Why: no web framework is among our dependencies, and the server of the standard library keeps a thread busy for
 each connection, knows no chunked bodies and reads lines leniently.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,16 +19,13 @@ from http import HTTPStatus
 
 log = logging.getLogger("tidings.receiver")
 
-#: Of a request's head, of one of its lines, and of what comes after a chunked body.
 MAX_HEAD_BYTES = 32 * 1024
 #: The verifier's own limit, so that what is larger is refused before it is in memory.
 MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 500
 
-_IDLE_S, _HEAD_S, _BODY_S, _LINGER_S = 120.0, 10.0, 30.0, 2.0
+_LINGER_S = 2.0
 _MAX_TRAILERS = 64
-#: What is still read, and thrown away, of a request that was refused.
-_LINGER_BYTES = 16 * 1024 * 1024
 _PHRASES = {int(status): status.phrase for status in HTTPStatus}
 _TLS_HELLO = b"\x16"
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
@@ -61,6 +58,26 @@ class Answer:
     body: bytes = b""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is taken from strangers, and for how long they are waited for, in seconds."""
+
+    connections: int = MAX_CONNECTIONS
+    #: Where there are that many, the oldest one is cut, so that nobody keeps others out; else the newest is refused.
+    cuts_oldest: bool = False
+    keeps: bool = True  #: a connection may serve one request after the other
+    head_bytes: int = MAX_HEAD_BYTES  #: also of a line, and of what comes after a chunked body
+    body_bytes: int = MAX_BODY_BYTES
+    linger_bytes: int = 16 * 1024 * 1024  #: what is still read, and thrown away, of a request that was refused
+    idle_s: float = 120.0
+    head_s: float = 10.0
+    body_s: float = 30.0
+    answer_s: float | None = None  #: to take an answer; None = until the connection ends
+
+
+DEFAULT = Limits()
+
+
 class Unreadable(Exception):
     """What came is no request that is taken; the connection is closed with this status."""
 
@@ -80,43 +97,52 @@ async def receiving(
     host: str = "127.0.0.1",
     port: int = 0,
     refused: Refused = lambda _: None,
+    limits: Limits = DEFAULT,
+    bound: Callable[[Sequence[tuple[str, int]]], None] = lambda _: None,
 ) -> AsyncIterator[str]:
     """Receive while the context is open; yields the URL. Port 0 takes any that is free.
 
-    `respond` runs once a request is whole; `refused` is told of what is none. On leaving, connections are cut.
+    `respond` runs once a request is whole; `refused` is told of what is none, and `bound` of the addresses and ports
+    before anything is received there. On leaving, connections are cut.
 
     Raises:
         OSError: the port is taken, or the address is none of this machine's.
     """
-    open_now: set[asyncio.Task[None]] = set()
+    open_now: dict[asyncio.Task[None], None] = {}  # the oldest first
     connections = asyncio.TaskGroup()
     leaving, failed = False, None
 
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if leaving or len(open_now) >= MAX_CONNECTIONS:
+        if len(open_now) >= limits.connections and limits.cuts_oldest:
+            oldest = next(iter(open_now))
+            del open_now[oldest]
+            oldest.cancel()
+        if leaving or len(open_now) >= limits.connections:
             writer.transport.abort()
             return
-        task = connections.create_task(_Connection(reader, writer, respond, refused).serve())
-        open_now.add(task)
-        task.add_done_callback(open_now.discard)
+        task = connections.create_task(_Connection(reader, writer, respond, refused, limits).serve())
+        open_now[task] = None
+        task.add_done_callback(lambda task: open_now.pop(task, None))
 
-    server = await asyncio.start_server(connected, host, port, limit=MAX_HEAD_BYTES, start_serving=False)
+    server = await asyncio.start_server(connected, host, port, limit=limits.head_bytes, start_serving=False)
     async with connections:
         try:
+            bound([socket.getsockname()[:2] for socket in server.sockets])
             await server.start_serving()
-            yield _url(*server.sockets[0].getsockname()[:2])
+            yield url_of(*server.sockets[0].getsockname()[:2])
         except Exception as error:  # the group would wrap it
             failed = error
         finally:
             leaving = True
             server.close()
-            for task in open_now:
+            for task in list(open_now):
                 task.cancel()
     if failed is not None:
         raise failed
 
 
-def _url(host: str, port: int) -> str:
+def url_of(host: str, port: int) -> str:
+    """Return the URL by which this machine reaches an address that is listened on."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - shown, not listened on
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104 - as above
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
@@ -124,10 +150,15 @@ def _url(host: str, port: int) -> str:
 
 class _Connection:
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, respond: Respond, refused: Refused
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        respond: Respond,
+        refused: Refused,
+        limits: Limits,
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._respond, self._refused = respond, refused
+        self._respond, self._refused, self._limits = respond, refused, limits
 
     async def serve(self) -> None:
         """Answer one request after the other, until either side has enough."""
@@ -135,8 +166,8 @@ class _Connection:
             while await self._exchange():
                 pass
             self._writer.close()
-        except OSError:
-            pass  # the sender is gone
+        except OSError:  # also a TimeoutError
+            pass  # the sender is gone, or takes no answer
         except Exception:
             log.exception("a request could not be answered")
         finally:
@@ -156,13 +187,14 @@ class _Connection:
             return False
         if request is None:
             return False
-        await self._send(await self._respond(request), keep=request.keeps, bare=request.method == "HEAD")
-        return request.keeps
+        keeps = request.keeps and self._limits.keeps
+        await self._send(await self._respond(request), keep=keeps, bare=request.method == "HEAD")
+        return keeps
 
     async def _read(self) -> Request | None:
         """Read one request; None where there is no further one."""
         try:
-            async with asyncio.timeout(_IDLE_S):
+            async with asyncio.timeout(self._limits.idle_s):
                 first = await self._reader.read(1)
         except TimeoutError:
             return None
@@ -170,9 +202,9 @@ class _Connection:
             return None
         if first == _TLS_HELLO:
             raise Unreadable(400, "this is TLS, but only plain HTTP is spoken here: use http:// in the URL")
-        head = first + await self._within(_HEAD_S, "head", partial(self._until, b"\r\n\r\n"))
+        head = first + await self._within(self._limits.head_s, "head", partial(self._until, b"\r\n\r\n"))
         request = _parse(head)
-        body = await self._within(_BODY_S, "body", partial(self._body, request))
+        body = await self._within(self._limits.body_s, "body", partial(self._body, request))
         return Request(
             method=request.method, target=request.target, headers=request.headers, body=body, keeps=request.keeps
         )
@@ -190,7 +222,7 @@ class _Connection:
         try:
             return await self._reader.readuntil(end)
         except asyncio.LimitOverrunError:
-            raise Unreadable(431, f"a head or a line of over {MAX_HEAD_BYTES} bytes") from None
+            raise Unreadable(431, f"a head or a line of over {self._limits.head_bytes} bytes") from None
 
     async def _body(self, request: Request) -> bytes:
         lengths, codings = set(request.values(b"content-length")), request.values(b"transfer-encoding")
@@ -201,7 +233,7 @@ class _Connection:
                 raise Unreadable(501, "a transfer coding other than chunked")
             await self._go_on(request)
             return await self._chunks()
-        size = _length(lengths)
+        size = _length(lengths, self._limits.body_bytes)
         if size:
             await self._go_on(request)
         return await self._reader.readexactly(size)
@@ -214,8 +246,8 @@ class _Connection:
     async def _chunks(self) -> bytes:
         body = bytearray()
         while size := _chunk_size(await self._until(b"\r\n")):
-            if len(body) + size > MAX_BODY_BYTES:
-                raise _too_large()
+            if len(body) + size > self._limits.body_bytes:
+                raise _too_large(self._limits.body_bytes)
             body += await self._reader.readexactly(size)
             if await self._reader.readexactly(2) != b"\r\n":
                 raise Unreadable(400, "a chunk that is longer than it says")
@@ -228,19 +260,20 @@ class _Connection:
         phrase = _PHRASES.get(answer.status, "As Told")
         empty = answer.status in (204, 304)
         headers = [*answer.headers, ("connection", "keep-alive" if keep else "close")]
-        if answer.body and not empty:
+        if answer.body and not empty and not any(name == "content-type" for name, _ in headers):
             headers.append(("content-type", "text/plain; charset=utf-8"))
         if not empty:
             headers.append(("content-length", str(len(answer.body))))
         head = f"HTTP/1.1 {answer.status} {phrase}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers)
         self._writer.write(head.encode("latin-1") + b"\r\n" + (b"" if empty or bare else answer.body))
-        await self._writer.drain()
+        async with asyncio.timeout(self._limits.answer_s):
+            await self._writer.drain()
 
     async def _linger(self) -> None:
         """Read on a little: closed with bytes unread, a socket is reset, and the sender loses our answer."""
         if self._writer.can_write_eof():
             self._writer.write_eof()
-        left = _LINGER_BYTES
+        left = self._limits.linger_bytes
         with suppress(TimeoutError):
             async with asyncio.timeout(_LINGER_S):
                 while left > 0 and (read := await self._reader.read(65_536)):
@@ -280,14 +313,14 @@ def _header(line: bytes) -> tuple[bytes, bytes]:
     return name, value
 
 
-def _length(lengths: set[bytes]) -> int:
+def _length(lengths: set[bytes], most: int) -> int:
     if not lengths:
         return 0
     text, *others = lengths
     if others or not re.fullmatch(rb"[0-9]{1,18}", text):
         raise Unreadable(400, "a Content-Length that is no number, or two of them")
-    if int(text) > MAX_BODY_BYTES:
-        raise _too_large()
+    if int(text) > most:
+        raise _too_large(most)
     return int(text)
 
 
@@ -298,5 +331,5 @@ def _chunk_size(line: bytes) -> int:
     return int(size, 16)
 
 
-def _too_large() -> Unreadable:
-    return Unreadable(413, f"a body of over {MAX_BODY_BYTES} bytes")
+def _too_large(most: int) -> Unreadable:
+    return Unreadable(413, f"a body of over {most} bytes")

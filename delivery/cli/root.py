@@ -6,19 +6,17 @@ import importlib
 import logging
 import os
 import sys
-import time
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import click
 
-from delivery.cli import failures, hints
+from delivery.cli import failures, hints, logs
 from delivery.cli.options import DSN, HOME, OWNER, Guessing
-from delivery.cli.output import shown
 from delivery.cli.session import Session
 
 #: Every command, in the order of the help: its module, which is imported when it is asked for. One that is
@@ -29,17 +27,20 @@ COMMANDS: dict[str, str] = {
     "listen": "delivery.cli.listen",
     "verify": "delivery.cli.verify",
     "status": "delivery.cli.status",
+    "doctor": "delivery.cli.doctor",
     "event-types": "delivery.cli.event_type",
     "endpoints": "delivery.cli.endpoints",
     "subscriptions": "delivery.cli.subscriptions",
     "events": "delivery.cli.events",
     "deliveries": "delivery.cli.deliveries",
+    "replays": "delivery.cli.replays",
     "jobs": "delivery.cli.jobs",
     "periodic": "delivery.cli.periodic",
     "migrate": "delivery.cli.migrate",
     "relay": "delivery.cli.relay",
     "worker": "delivery.cli.worker",
     "keys": "delivery.cli.keys",
+    "completion": "delivery.cli.completion",
 }
 
 _debug: ContextVar[bool] = ContextVar("debug", default=False)
@@ -68,7 +69,7 @@ class Root(Guessing):
         token, repeated = _debug.set(False), hints.repeat({})
         _write_anything()
         try:
-            with _logging():
+            with logs.writing():
                 result = super().main(args, prog_name, *rest, **extra)
                 sys.stdout.flush()
             code = result if isinstance(result, int) else 0
@@ -90,10 +91,12 @@ def _report(error: BaseException) -> int:
         _forget_output()
     line = failures.line(error)
     with suppress(OSError):
-        if _debug.get() and not failures.is_meant(error):
+        traced = _debug.get() and not failures.is_meant(error)
+        if traced and not logs.is_json():
             click.echo("".join(traceback.format_exception(error)), err=True)
         if line is not None:
-            click.echo(f"tidings: {hints.complete(shown(line))}", err=True)
+            said = line if logs.is_json() else f"tidings: {line}"
+            logs.note(said, level=logging.ERROR, error=error if traced else None)
     return failures.exit_code(error)
 
 
@@ -111,36 +114,6 @@ def _write_anything() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr] # asked for by suppress
 
 
-class _Lines(logging.Formatter):
-    """One line a record, with nothing in it that a terminal obeys."""
-
-    converter = staticmethod(time.gmtime)
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = " ".join(super().format(record).split("\n"))
-        return shown(text)
-
-
-@contextmanager
-def _logging() -> Iterator[None]:
-    """Write what the platform logs to standard error, while the command runs."""
-    logger, quiet = logging.getLogger("tidings"), logging.getLogger("psycopg.pool")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines("%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
-    silence = logging.NullHandler()  # the loops say that the database is away, once
-    level = logger.level
-    logger.addHandler(handler)
-    quiet.addHandler(silence)
-    propagates, quiet.propagate = quiet.propagate, False
-    try:
-        yield
-    finally:
-        quiet.propagate = propagates
-        quiet.removeHandler(silence)
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
 def _set_debug(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         _debug.set(True)
@@ -149,8 +122,8 @@ def _set_debug(_ctx: click.Context, _param: click.Parameter, value: bool) -> Non
 @click.group(
     cls=Root,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 3 `status --check` has alerts, 130 ended by Ctrl-C,"
-    " 143 cut short by SIGTERM.",
+    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 3 `status --check` or `doctor` has alerts,"
+    " 130 ended by Ctrl-C, 143 cut short by SIGTERM.",
 )
 @DSN
 @HOME

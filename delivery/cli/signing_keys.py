@@ -10,10 +10,12 @@ from uuid import UUID
 import click
 
 from delivery.cli import documents
+from delivery.cli.consent import Consent, destructive
+from delivery.cli.ids import Id
 from delivery.cli.lists import Listing
 from delivery.cli.options import Act, listed, owned, printed, signed
 from delivery.cli.output import Form, instant_shown, span, write_fields, write_json, write_line
-from delivery.cli.parameters import DURATION, ID
+from delivery.cli.parameters import DURATION, ENDPOINT
 from delivery.cli.session import Session
 from signing import PublicKey, SenderKey, SigningKey, SigningSecret, jwks
 from subscriptions.keys import OVERLAP, SCHEMES
@@ -30,7 +32,7 @@ REVEALED = {
     SigningKey.scheme: "The public key is no secret",
 }
 
-_ENDPOINT_ID = click.argument("endpoint_id", type=ID, metavar="ID")
+_ENDPOINT_ID = click.argument("endpoint_id", type=ENDPOINT, metavar="ID")
 
 
 def scheme_option(*, default: str | None) -> Callable[[Command], Command]:
@@ -57,31 +59,42 @@ def revealed_field(key: SenderKey) -> tuple[str, object]:
 )
 @click.option("--revoke-now", is_flag=True, help="Let the old keys sign nothing any more: one of them is known.")
 @scheme_option(default=None)
+@destructive
 @signed
 @printed
 def rotate_secret(
     session: Session,
-    endpoint_id: UUID,
+    endpoint_id: Id,
     overlap: timedelta | None,
     revoke_now: bool,
     scheme: str | None,
+    consent: Consent,
     by: str,
     form: Form,
 ) -> None:
     """Give an endpoint a new signing key and print what its receiver verifies with.
 
-    A secret is shown here and never again. With another --scheme both sign until the overlap is over.
+    A secret is shown here and never again. With another --scheme both sign until the overlap is over. To cut the old
+    keys off at once cannot be undone, and is asked for.
     """
     if revoke_now and overlap:
         raise click.UsageError("--revoke-now and --overlap contradict each other")
     kept = timedelta(0) if revoke_now else OVERLAP if overlap is None else overlap
-    key = session.run(
-        lambda app: app.endpoints.rotate_secret(session.owner, endpoint_id, by=by, overlap=kept, scheme=scheme)
-    )
+    if not kept:
+        consent.require()
+        consent.ask(
+            f"Let the old keys of endpoint {endpoint_id.text} sign nothing any more?"
+            " Its receiver refuses every delivery until it has the new one."
+        )
+
+    async def work(app: App, whole: UUID) -> tuple[UUID, SenderKey]:
+        return whole, await app.endpoints.rotate_secret(session.owner, whole, by=by, overlap=kept, scheme=scheme)
+
+    found, key = session.run(work, endpoint_id)
     if form is Form.JSON:
-        write_json({"id": str(endpoint_id)} | documents.revealed(key) | {"overlap_s": kept.total_seconds()})
+        write_json({"id": str(found)} | documents.revealed(key) | {"overlap_s": kept.total_seconds()})
         return
-    write_fields([("endpoint", endpoint_id), revealed_field(key)])
+    write_fields([("endpoint", found), revealed_field(key)])
     write_line(f"\n{REVEALED[key.scheme]}. The old keys sign {f'for {span(kept)} more' if kept else 'no longer'}.")
 
 
@@ -89,18 +102,18 @@ def rotate_secret(
 @owned
 @_ENDPOINT_ID
 @listed
-def list_keys(session: Session, endpoint_id: UUID, form: Form) -> None:
+def list_keys(session: Session, endpoint_id: Id, form: Form) -> None:
     """List the keys that sign deliveries to an endpoint, newest first.
 
     Of secrets nothing is shown. Public keys are read from the keys as they are sealed, so that takes TIDINGS_KEYS.
     """
 
-    async def work(app: App) -> tuple[Sequence[StoredKey], Mapping[UUID, PublicKey]]:
-        keys = await app.endpoints.keys(session.owner, endpoint_id)
+    async def work(app: App, whole: UUID) -> tuple[Sequence[StoredKey], Mapping[UUID, PublicKey]]:
+        keys = await app.endpoints.keys(session.owner, whole)
         are_public = any(each.scheme == SigningKey.scheme for each in keys)
-        return keys, await app.endpoints.public_keys(session.owner, endpoint_id) if are_public else {}
+        return keys, await app.endpoints.public_keys(session.owner, whole) if are_public else {}
 
-    keys, public = session.run(work)
+    keys, public = session.run(work, endpoint_id)
     _listing({key_id: key.reveal() for key_id, key in public.items()}).write(keys, form)
 
 
@@ -108,12 +121,13 @@ def list_keys(session: Session, endpoint_id: UUID, form: Form) -> None:
 @owned
 @_ENDPOINT_ID
 @printed
-def show_jwks(session: Session, endpoint_id: UUID, form: Form) -> None:
+def show_jwks(session: Session, endpoint_id: Id, form: Form) -> None:
     """Print the public keys of an endpoint as a JWKS document, which is JSON in any case.
 
     Publish it where the receiver may fetch it: it holds the new key and the old while a rotation's overlap lasts.
     """
-    write_json(jwks(session.run(lambda app: app.endpoints.public_keys(session.owner, endpoint_id)).values()), form)
+    keys = session.run(lambda app, whole: app.endpoints.public_keys(session.owner, whole), endpoint_id)
+    write_json(jwks(keys.values()), form)
 
 
 def _listing(public: Mapping[UUID, str]) -> Listing[StoredKey]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import click
 
 from delivery.cli import documents
+from delivery.cli.completing import event_types
+from delivery.cli.consent import Consent, destructive
+from delivery.cli.ids import Id
 from delivery.cli.lists import Listing
 from delivery.cli.options import Noun, listed, owned, printed, signed
 from delivery.cli.output import Form, write_fields, write_json, write_line
-from delivery.cli.parameters import ID
+from delivery.cli.parameters import ENDPOINT
 from delivery.cli.session import Session
 from subscriptions.model import EndpointTarget, Subscription, Target
 
@@ -40,13 +41,13 @@ def subscriptions() -> None:
 @subscriptions.command()
 @owned
 @click.argument("name")
-@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@click.option("--endpoint", "endpoint_id", type=ID, required=True, metavar="ID", help="Where they go.")
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...", shell_complete=event_types)
+@click.option("--endpoint", "endpoint_id", type=ENDPOINT, required=True, metavar="ID", help="Where they go.")
 @click.option("--future", is_flag=True, help="Take patterns that no declared type matches yet.")
 @signed
 @printed
 def add(
-    session: Session, name: str, patterns: tuple[str, ...], endpoint_id: UUID, future: bool, by: str, form: Form
+    session: Session, name: str, patterns: tuple[str, ...], endpoint_id: Id, future: bool, by: str, form: Form
 ) -> None:
     """Send matching events to an endpoint from now on.
 
@@ -54,7 +55,8 @@ def add(
     many patterns match. A repeat of the whole changes nothing.
     """
     added = session.run(
-        lambda app: app.subscriptions.add(session.owner, name, patterns, endpoint_id, by=by, future=future)
+        lambda app, whole: app.subscriptions.add(session.owner, name, patterns, whole, by=by, future=future),
+        endpoint_id,
     )
     _write(added, form)
     if form is Form.PEOPLE:
@@ -75,14 +77,22 @@ def list_subscriptions(session: Session, platform: bool, form: Form) -> None:
 @owned
 @click.argument("name")
 @_PLATFORM
+@destructive
 @signed
 @printed
-def remove(session: Session, name: str, platform: bool, by: str, form: Form) -> None:
+def remove(session: Session, name: str, platform: bool, consent: Consent, by: str, form: Form) -> None:
     """Remove a subscription. Deliveries that stand are still made.
 
     A handler that is no longer in your code leaves one behind, by its name: its jobs wait for it and expire.
     """
+    consent.require()
     owner_id = None if platform else session.owner
+    if not consent.is_given:
+        standing = session.run(lambda app: app.subscriptions.list(owner_id))
+        for each in standing:
+            if each.name == name:
+                what = f"{', '.join(each.patterns)} to {_target(each.target)}"
+                consent.ask(f"Remove subscription {name} ({what})? What is recorded without it is never sent there.")
     _write(session.run(lambda app: app.subscriptions.remove(owner_id, name, by=by)), form, removed=True)
 
 

@@ -31,6 +31,8 @@ from signing import (
 Pairs = tuple[tuple[str, str], ...]
 
 _SENDERS = {"standard": None, "svix": SVIX, "stripe": STRIPE, "github": GITHUB, "slack": SLACK, "shopify": SHOPIFY}
+#: Reasons whose remedy, in code, is an argument that is an option here.
+_SAID_BY_FROM = ("other_family", "other_sender")
 #: Bytes that are read of a request.
 _MOST_READ = 64 * 1024 * 1024
 #: So many seconds are any time.
@@ -75,7 +77,13 @@ def verify(
     if not keys:
         raise click.UsageError("give a key: --secret or --secret-file")
     tolerated = _ANY_TIME if any_time else max(0.0, tolerance.total_seconds())
-    verifier = verifier_of(keys, reader=_SENDERS[sender], tolerance=tolerated, max_body_bytes=_MOST_READ)
+    try:
+        verifier = verifier_of(keys, reader=_SENDERS[sender], tolerance=tolerated, max_body_bytes=_MOST_READ)
+    except click.BadParameter as error:
+        if sender != "standard":
+            raise
+        more = "a secret of Stripe, GitHub, Slack or Shopify goes with --from"
+        raise click.BadParameter(f"{error.message}; {more}", param_hint=error.param_hint) from None
     pairs, content = _request(request_file, headers, header_file, body)
     now = (at or datetime.now(UTC)).timestamp()
     try:
@@ -179,4 +187,5 @@ def _write_refused(error: VerificationError, reasons: Sequence[Diagnosis], form:
     write_line(click.style(f"✗ {error.code}", fg="red") + f"  {shown(error)}")
     for each in reasons:
         if each.message != str(error):
-            write_line(f"  {'' if each.is_proven else 'perhaps: '}{shown(each.message)}")
+            here = " (here: --from)" if each.code in _SAID_BY_FROM else ""
+            write_line(f"  {'' if each.is_proven else 'perhaps: '}{shown(each.message)}{here}")

@@ -28,6 +28,9 @@ _READ_BEFORE = "a middleware outside of this one has read it; put WebhookMiddlew
 class WebhookMiddleware:
     """Let only verified webhooks through to the `paths`, or to the whole application where none are named.
 
+    Paths are those that the application routes by, below where it is mounted, or whole. Any spelling that a router may
+    take for one of them counts as it: with slashes more or fewer, or white space at its end.
+
     What is refused is answered here. With a `guard`, a repeat of what is done is answered 200 without a call of the
     application, one of what is in progress 503; what the application answers with anything but 2xx, or fails at, is
     let in when it comes again.
@@ -41,11 +44,13 @@ class WebhookMiddleware:
         guard: ReplayGuard | None = None,
         paths: Collection[str] | None = None,
     ) -> None:
-        self._app, self._verifier, self._guard, self._paths = app, verifier, guard, paths
+        self._app, self._verifier, self._guard = app, verifier, guard
+        named = [paths] if isinstance(paths, str) else paths
+        self._paths = None if named is None else {_plain(path) for path in named}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or not (self._paths is None or scope["path"] in self._paths):
+        if scope["type"] != "http" or not self._is_meant(scope):
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
             await _answer(send, 405, {"allow": "POST"}, "a webhook is a POST")
@@ -54,6 +59,13 @@ class WebhookMiddleware:
                 await self._verify(scope, receive, send)
             except ANSWERED as error:
                 await _answer(send, *answer(error))
+
+    def _is_meant(self, scope: Scope) -> bool:
+        if self._paths is None:
+            return True
+        path = scope["path"]
+        below = path.removeprefix(scope.get("root_path", ""))
+        return not self._paths.isdisjoint((_plain(path), _plain(below)))
 
     async def _verify(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await self._raw_body(scope, receive)
@@ -79,6 +91,11 @@ class WebhookMiddleware:
             self._verifier.check_size(len(body))
         check_present(bytes(body), stated, _READ_BEFORE)
         return bytes(body)
+
+
+def _plain(path: str) -> str:
+    """Write a path in one way: a router's `$` lets a line break pass, and some pass over a slash or add one."""
+    return "/".join(part for part in path.strip().split("/") if part)
 
 
 async def _called(app: App, scope: Scope, receive: Receive, send: Send) -> int:

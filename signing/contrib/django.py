@@ -36,13 +36,18 @@ _READ_BEFORE = (
     " decorator; verify first, and leave this path out there"
 )
 
+_UNSEEN = (
+    "the body came chunked, of which Django sees nothing over WSGI: serve this path over ASGI, or have the proxy in"
+    " front of it buffer requests"
+)
+
 
 def verified(request: HttpRequest, verifier: WebhookVerifier) -> VerifiedWebhook:
     """Verify a request by its body as it came.
 
     Raises:
         VerificationError: it is not to be trusted; `http_status` is the answer.
-        RawBodyError: somebody read the body before.
+        RawBodyError: somebody read the body before, or it was never to be had.
     """
     stated = stated_length(request.META.get("CONTENT_LENGTH"))
     verifier.check_size(stated or 0)
@@ -53,6 +58,9 @@ def verified(request: HttpRequest, verifier: WebhookVerifier) -> VerifiedWebhook
     except RequestDataTooBig:
         raise too_large(settings.DATA_UPLOAD_MAX_MEMORY_SIZE) from None
     check_present(body, stated, _READ_BEFORE)
+    is_wsgi = hasattr(request, "environ")  # over ASGI an empty body is one
+    if is_wsgi and not body and "chunked" in request.headers.get("Transfer-Encoding", "").lower():
+        raise RawBodyError(_UNSEEN)
     return verifier.verify(body, request.headers)
 
 

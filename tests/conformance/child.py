@@ -13,7 +13,7 @@ from delivery.jobs import Job, JobKind, Periodic
 
 from .engine import Engine, Pace, seconds
 
-HOLD, CRASH, TICK = "child.hold", "child.crash", "child.tick"
+HOLD, FREEZE, CRASH, TICK = "child.hold", "child.freeze", "child.crash", "child.tick"
 
 
 def say(what: str, job: Job | None = None, **more: Any) -> None:
@@ -34,6 +34,13 @@ async def hold(job: Job) -> None:
     say("done", job, holds_lease=job.holds_lease())
 
 
+async def freeze(job: Job) -> None:
+    """Stop the process in its tracks; when it is let go on, the job is done."""
+    say("started", job)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    say("done", job, holds_lease=job.holds_lease())
+
+
 async def crash(job: Job) -> None:
     """Take the process down."""
     say("crashing", job)
@@ -49,6 +56,7 @@ def kinds(**more: Any) -> tuple[JobKind, ...]:
     """What a worker process runs; a case that enqueues for one declares the same."""
     return (
         JobKind(**{"name": HOLD, "handler": hold} | more),
+        JobKind(**{"name": FREEZE, "handler": freeze} | more),
         JobKind(**{"name": CRASH, "handler": crash} | more),
         JobKind(**{"name": TICK, "handler": tick} | more),
     )

@@ -21,6 +21,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.databases import drop
+from tests.places import quick_place
+
 from .pooler import PGBOUNCER, WHY_NOT, pooling
 from .postgres import PooledPostgresEngine, PostgresEngine, empty
 
@@ -56,7 +59,7 @@ def server(request: pytest.FixtureRequest, server: str) -> Iterator[str]:
 
 def _installed() -> Iterator[str]:
     """Run the server that is installed on a throw-away cluster; it refuses to run as root."""
-    home = Path(tempfile.mkdtemp(prefix="tidings-15-"))
+    home = Path(tempfile.mkdtemp(prefix="tidings-15-", dir=quick_place()))
     as_whom: dict[str, Any] = {}
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
@@ -80,12 +83,12 @@ def _installed() -> Iterator[str]:
         yield dsn
     finally:
         postgres.send_signal(signal.SIGINT)
-        postgres.wait(30)
+        postgres.wait(90)
         shutil.rmtree(home, ignore_errors=True)
 
 
 def _await_server(dsn: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             psycopg.connect(dsn).close()
@@ -106,8 +109,7 @@ def store(server: str, template: str) -> Iterator[str]:
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         )
     yield psycopg.conninfo.make_conninfo(server, dbname=name)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+    drop(server, name)
 
 
 @pytest.fixture(scope="session")

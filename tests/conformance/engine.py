@@ -22,7 +22,7 @@ class Pace:
     """How quickly a runtime goes about its work, in seconds; what an engine has no word for it leaves out."""
 
     slots: int = 20  #: jobs at once
-    lease: float = 10.0  #: how long a silent worker keeps a job
+    lease: float = 20.0  #: how long a silent worker keeps a job; a machine may leave a process alone for seconds
     share_lease: float = 2.0  #: how long a silent worker keeps its share of the lanes, and the lead
     poll: float = 0.5  #: how often to look for work that nothing told of
     grace: float = 5.0
@@ -48,6 +48,8 @@ STEADY = Pace()
 TOLD = Pace(poll=60.0)
 #: A worker that says nothing is dead within a second or so.
 BRISK = Pace(lease=1.0, share_lease=1.0, poll=0.3)
+#: Takes over from those as soon, and keeps what it runs though the machine leaves it alone for a while.
+RESCUER = Pace(lease=8.0, share_lease=1.0, poll=0.3)
 
 
 class Engine(Protocol):
@@ -108,11 +110,23 @@ class Process:
                 return word
         return None
 
-    async def said_that(self, what: str, job_id: JobId | None = None, within: float = 15.0) -> dict[str, Any]:
+    async def said_that(self, what: str, job_id: JobId | None = None, within: float = 45.0) -> dict[str, Any]:
         """Wait for it to say something."""
-        word = await eventually(lambda: self.says(what, job_id) or self._process.returncode is not None, within)
-        assert isinstance(word, dict), f"the process ended with {self._process.returncode} before it said {what!r}"
-        return word
+
+        async def word() -> dict[str, Any] | None:
+            if self.says(what, job_id) is None and self.has_ended:
+                await self._reading  # its last words may not have been read yet
+                assert self.says(what, job_id), f"ended with {self._process.returncode} before it said {what!r}"
+            return self.says(what, job_id)
+
+        found = await eventually(word, within)
+        assert found is not None
+        return found
+
+    @property
+    def has_ended(self) -> bool:
+        """Say whether it is gone."""
+        return self._process.returncode is not None
 
     def kill(self) -> None:
         """Kill it, as the kernel does: nothing in it gets a word in."""
@@ -126,9 +140,11 @@ class Process:
         """Let it go on as if nothing had been."""
         self._process.send_signal(signal.SIGCONT)
 
-    async def ended(self, within: float = 15.0) -> int:
-        """Wait for its end; returns its exit code."""
-        return await asyncio.wait_for(self._process.wait(), within)
+    async def ended(self, within: float = 45.0) -> int:
+        """Wait for its end, and for its last words; returns its exit code."""
+        code = await asyncio.wait_for(self._process.wait(), within)
+        await self._reading
+        return code
 
     async def stop(self) -> None:
         """Ask it to stop in good order, and wait for that."""
@@ -142,6 +158,10 @@ class Process:
             self._process.kill()
         await self._process.wait()
         await self._reading
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+            with suppress(OSError):
+                await self._process.stdin.wait_closed()
 
 
 def seconds(number: float) -> timedelta:
@@ -149,7 +169,7 @@ def seconds(number: float) -> timedelta:
     return timedelta(seconds=number)
 
 
-async def ended(runtime: Runtime, job_id: JobId, within: float = 10.0) -> JobRow:
+async def ended(runtime: Runtime, job_id: JobId, within: float = 30.0) -> JobRow:
     """Wait until a job is final, by looking; returns it."""
 
     async def final() -> JobRow | None:
@@ -161,7 +181,7 @@ async def ended(runtime: Runtime, job_id: JobId, within: float = 10.0) -> JobRow
     return row
 
 
-async def all_ended(runtime: Runtime, kind: str, within: float = 20.0) -> list[JobRow]:
+async def all_ended(runtime: Runtime, kind: str, within: float = 45.0) -> list[JobRow]:
     """Wait until no job of a kind is live; returns them, oldest first."""
 
     async def rows() -> list[JobRow] | None:

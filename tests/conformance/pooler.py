@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,14 +20,16 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
 WHY_NOT = "PgBouncer is not installed (Debian: apt install pgbouncer)"
 
+#: Names its socket, in a place of its own: no port that somebody else may take meanwhile.
+PORT = 6432
 #: The clients' user name is ignored, everybody is the server's one; who comes next gets another session.
 CONFIGURATION = """
 [databases]
 * = {server}
 [pgbouncer]
-listen_addr = 127.0.0.1
+listen_addr =
 listen_port = {port}
-unix_socket_dir =
+unix_socket_dir = {home}
 auth_type = any
 pool_mode = {mode}
 server_round_robin = 1
@@ -49,13 +50,10 @@ def pooling(dsn: str, *, mode: str = "transaction") -> Iterator[str]:
         nobody = pwd.getpwnam("nobody")
         os.chown(home, nobody.pw_uid, nobody.pw_gid)
         as_whom = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     server = " ".join(f"{name}={parts[name]}" for name in ("host", "port", "user", "password") if parts.get(name))
     configuration = home / "pgbouncer.ini"
-    configuration.write_text(CONFIGURATION.format(server=server, port=port, mode=mode))
-    through = make_conninfo("", host="127.0.0.1", port=port, user=parts.get("user"), dbname=parts.get("dbname"))
+    configuration.write_text(CONFIGURATION.format(server=server, home=home, port=PORT, mode=mode))
+    through = make_conninfo("", host=str(home), port=PORT, user=parts.get("user"), dbname=parts.get("dbname"))
     with (home / "log").open("wb") as log:
         pgbouncer = subprocess.Popen([PGBOUNCER, configuration], stdout=log, stderr=log, cwd=home, **as_whom)
     try:
@@ -63,12 +61,12 @@ def pooling(dsn: str, *, mode: str = "transaction") -> Iterator[str]:
         yield through
     finally:
         pgbouncer.send_signal(signal.SIGTERM)
-        pgbouncer.wait(30)
+        pgbouncer.wait(90)
         shutil.rmtree(home, ignore_errors=True)
 
 
 def _await_pooler(dsn: str, pgbouncer: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while True:
         try:
             psycopg.connect(dsn).close()

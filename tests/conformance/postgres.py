@@ -8,7 +8,7 @@ import math
 import os
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,11 +20,13 @@ from delivery.adapters.postgres.database import Database, Deadlines
 from delivery.adapters.postgres.partitions import database_now
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
 from delivery.adapters.postgres.upkeep import UpkeepSettings, cleanup, expire
+from delivery.errors import Unavailable
 from delivery.jobs import JobKind, Periodic
 
 from . import child
 from .engine import BRISK, STEADY, Keep, Pace, Process, seconds
 from .line import Line
+from .patience import eventually
 
 TESTS = Path(__file__).parents[1]
 _SEVER = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
@@ -54,6 +56,7 @@ class PostgresEngine:
     #: The modules of cases that run on it; None = all.
     cases: Collection[str] | None = None
     slowest_poll = math.inf  #: seconds; a runtime looks at least this often, whatever its pace
+    longest_lease = math.inf  #: seconds; a runtime renews what it runs at least four times in this, whatever its pace
 
     def __init__(self, dsn: str, *, through: str | None = None) -> None:
         """Bind to a database; its runtimes connect by way of `through` where that is given."""
@@ -72,7 +75,7 @@ class PostgresEngine:
         for line in self._lines:
             await line.cut()
         for runtime in self._runtimes:
-            await asyncio.wait_for(runtime.stop(seconds(0)), 10)
+            await asyncio.wait_for(runtime.stop(seconds(0)), 60)
         for database in self._databases:
             await database.close()
         for line in self._lines:
@@ -87,11 +90,18 @@ class PostgresEngine:
     ) -> PostgresRuntime:
         dsn = self._through if line is None else line.dsn
         database = Database(dsn, size=pace.connections, deadlines=Deadlines(quick=seconds(pace.deadline)))
-        await database.open()
+
+        async def opened() -> bool:
+            with suppress(Unavailable):  # a server that was left alone for a while answers later
+                await database.open()
+                return True
+            return False
+
+        await eventually(opened)
         self._databases.append(database)
         settings = RuntimeSettings(
             slots=pace.slots,
-            lease=seconds(pace.lease),
+            lease=seconds(min(pace.lease, self.longest_lease)),
             shard_lease=seconds(pace.share_lease),
             poll=seconds(min(pace.poll, self.slowest_poll)),
             grace=seconds(pace.grace),
@@ -124,7 +134,7 @@ class PostgresEngine:
                 "-m",
                 "conformance.postgres",
                 self._through,
-                replace(pace, poll=min(pace.poll, self.slowest_poll)).text(),
+                replace(pace, poll=min(pace.poll, self.slowest_poll), lease=min(pace.lease, self.longest_lease)).text(),
                 json.dumps(periodics),
             ),
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
@@ -148,10 +158,14 @@ class PostgresEngine:
         await cleanup(database, settings, kinds, now=now)
 
     async def sever(self, *, ears_only: bool = False) -> None:
-        query = _SEVER + " AND query LIKE 'LISTEN%%'" if ears_only else _SEVER
+        # An ear that heard nothing for a while has asked last whether it still lives.
+        query = _SEVER + " AND (query LIKE 'LISTEN%%' OR query = 'SELECT 1')" if ears_only else _SEVER
         async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
-            cut = await connection.execute(query, [connection.info.backend_pid])
-            assert await cut.fetchall(), "there was nothing to sever"
+
+            async def cut() -> list[Any]:
+                return await (await connection.execute(query, [connection.info.backend_pid])).fetchall()
+
+            await eventually(cut)  # who works has ears by and by
 
     async def babble(self) -> None:
         async with await psycopg.AsyncConnection.connect(self._dsn, autocommit=True) as connection:
@@ -168,6 +182,7 @@ class PooledPostgresEngine(PostgresEngine):
 
     cases = frozenset({"cancel", "claim", "enqueue", "leader", "rescue", "settle_and_fencing", "wait", "wake_up"})
     slowest_poll = 0.1
+    longest_lease = 10.0  # as they are not told of a cancel either
 
     async def sever(self, *, ears_only: bool = False) -> None:
         if not ears_only:

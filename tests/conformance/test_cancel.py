@@ -12,7 +12,7 @@ from delivery.jobs import Discard, EnqueueOptions, Job, JobFilter, JobState, New
 
 from .engine import TOLD, Engine, Pace, ended, seconds
 from .kinds import Gate, Script, kind
-from .patience import eventually
+from .patience import eventually, stalls_of
 
 
 async def test_a_cancelled_job_never_runs(engine: Engine):
@@ -98,12 +98,16 @@ async def test_a_handler_may_take_its_time_to_clean_up(engine: Engine):
             cleaned.append(job.id)
 
     runtime = await engine.running(kind(tidy), pace=Pace(lease=1.0, share_lease=1.0))
-    job_id = await runtime.enqueue("work", {})
-    await inside.wait()
-    await runtime.cancel(job_id, by="ann")
-    row = await ended(runtime, job_id)
-    assert (row.state, row.attempt) == (JobState.CANCELLED, 1)
-    assert cleaned == [job_id]
+    async with stalls_of(lambda: runtime.count(JobFilter())) as stalls:
+        job_id = await runtime.enqueue("work", {})
+        await inside.wait()
+        await runtime.cancel(job_id, by="ann")
+        row = await ended(runtime, job_id)
+        had_cleaned = list(cleaned)
+    assert row.state is JobState.CANCELLED
+    # Its lease has run out only where the machine left us alone for a good part of it.
+    assert (row.attempt, had_cleaned) == (1, [job_id]) or stalls.longest_s > 0.4
+    await eventually(lambda: cleaned == [job_id])
 
 
 @pytest.mark.parametrize("act", [None, Discard("no use")])
@@ -144,7 +148,7 @@ async def test_a_second_cancel_of_a_running_job_leaves_the_first_one_standing(en
 
 
 @pytest.mark.needs("severing")
-@pytest.mark.parametrize("late", [Retry(seconds(0)), Snooze(seconds(0)), OSError("late")])
+@pytest.mark.parametrize("late", [Retry(seconds(3600)), Snooze(seconds(3600)), OSError("late")])
 async def test_a_cancel_that_nobody_heard_of_wins_over_another_try(engine: Engine, late: BaseException):
     gate = Gate()
 
@@ -167,7 +171,7 @@ async def test_a_cancel_that_nobody_heard_of_wins_over_another_try(engine: Engin
 @pytest.mark.needs("severing")
 async def test_a_cancel_that_nobody_heard_of_stops_the_handler_all_the_same(engine: Engine):
     gate = Gate()
-    runtime = await engine.running(kind(gate), pace=Pace(lease=2.0, share_lease=30.0, poll=60.0))
+    runtime = await engine.running(kind(gate), pace=Pace(lease=2.0, share_lease=30.0))
     other = await engine.runtime(kind())
     job_id = await other.enqueue("work", {})
     await eventually(lambda: gate.inside)

@@ -55,12 +55,20 @@ async def test_lanes_that_hold_everything_hold_up_no_lane_that_is_well(engine: E
     strangers = Strangers()
     runtime = await engine.running(kind(strangers, cautious=True, limit=10), pace=PACE)
     await prove(runtime, "well")
-    many = QUICK_ANSWERS + 30
-    await runtime.enqueue_many([job for n in range(40) for job in jobs_of(f"bad {n}", "bad", many)])
-    await eventually(lambda: len(strangers.gate.inside) >= SLOTS, within=20)
+    many, rounds, began = QUICK_ANSWERS + 30, 0, asyncio.get_running_loop().time()
+
+    async def hold_everything() -> bool:
+        """They have a second to do so before they are seen through; where the machine is slow, more of them come."""
+        nonlocal rounds
+        if asyncio.get_running_loop().time() >= began + 3 * rounds:
+            rounds += 1
+            await runtime.enqueue_many([job for n in range(40) for job in jobs_of(f"bad {rounds} {n}", "bad", many)])
+        return len(strangers.gate.inside) >= SLOTS
+
+    await eventually(hold_everything)
     for _ in range(5):
         well = {result.id for result in await runtime.enqueue_many(jobs_of("well", "good", 10))}
-        await eventually(lambda well=well: well <= set(strangers.well.ids), within=20)
+        await eventually(lambda well=well: well <= set(strangers.well.ids))
     assert strangers.gate.done == []
     assert strangers.peak <= 2 * SLOTS
     strangers.gate.opened.set()
@@ -100,7 +108,7 @@ async def test_every_lane_that_hangs_has_its_turn(engine: Engine):
     pace = Pace(slots=20, lease=30.0, share_lease=10.0, poll=0.2)
     runtime = await engine.running(kind(handler, cautious=True, max_attempts=1000), pace=pace)
     await runtime.enqueue_many([job for n in range(60) for job in jobs_of(f"hangs {n}", "bad", 3)])
-    await eventually(lambda: len(seen) == 60, within=25)
+    await eventually(lambda: len(seen) == 60, within=60)
 
 
 @pytest.mark.parametrize(("cautious", "hung", "at_once"), [(True, True, 1), (True, False, 5), (False, True, 5)])
@@ -145,7 +153,7 @@ async def test_strangers_who_hold_on_have_half_of_the_slots_together(engine: Eng
     pace = Pace(slots=20, lease=30.0, share_lease=10.0, poll=0.2)
     runtime = await engine.running(kind(gate, cautious=True, limit=10), kind(script, "ours"), pace=pace)
     await runtime.enqueue_many([job for n in range(40) for job in jobs_of(f"holds {n}", "bad", 10)])
-    await eventually(lambda: len(gate.inside) == 10)
+    await eventually(lambda: len(gate.inside) >= 10)
     ours = await runtime.enqueue_many([NewJob(kind="ours", args={})] * 30)
     for one in ours:
         await ended(runtime, one.id)

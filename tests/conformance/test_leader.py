@@ -22,7 +22,7 @@ async def test_when_the_leader_is_killed_another_leads(engine: Engine):
     await engine.running(*child.kinds(handler=script), periodics=child.PERIODICS, pace=BRISK)
     leader.kill()
     n = len(script.jobs)
-    await eventually(lambda: len(script.jobs) >= n + 3, within=10)
+    await eventually(lambda: len(script.jobs) >= n + 3)
     ticks = [str(job.args) for job in script.jobs if job.attempt == 1]
     assert len(set(ticks)) == len(ticks)
 
@@ -41,20 +41,22 @@ async def test_when_the_leader_stops_another_leads_at_once(engine: Engine):
         [row] = await follower.periodic()
         return row.last_tick != before.last_tick
 
-    await eventually(ticked, within=10)
+    await eventually(ticked)
 
 
 async def test_a_leader_that_was_cut_off_neither_ticks_twice_nor_stops(engine: Engine):
     script = Script()
-    runtimes = [await engine.running(kind(script), periodics=(PULSE,), pace=BRISK) for _ in range(2)]
+    for _ in range(2):
+        await engine.running(kind(script), periodics=(PULSE,), pace=BRISK)
     await eventually(lambda: len(script.jobs) >= 2)
     for _ in range(3):
         await engine.sever()
         n = len(script.jobs)
-        await eventually(lambda n=n: len(script.jobs) >= n + 2, within=15)
+        await eventually(lambda n=n: len(script.jobs) >= n + 2)
     ticks = [str(job.args) for job in script.jobs if job.attempt == 1]
     assert len(set(ticks)) == len(ticks)
-    assert len(await runtimes[0].periodic()) == 1
+    onlooker = await engine.runtime(kind())  # with connections of which none was cut
+    assert len(await onlooker.periodic()) == 1
 
 
 async def test_a_leader_without_the_periodic_does_not_keep_it_from_ticking(engine: Engine):

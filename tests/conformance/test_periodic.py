@@ -21,6 +21,7 @@ def pulse(every: float, name: str = "pulse", **args: object) -> Periodic:
 
 async def test_a_periodic_runs_at_the_start(engine: Engine):
     script = Script()
+    before = datetime.now(UTC)
     runtime = await engine.running(kind(script), periodics=(pulse(3600, a=1),))
     [job] = await eventually(lambda: script.jobs)
     assert job.args["a"] == 1
@@ -28,7 +29,7 @@ async def test_a_periodic_runs_at_the_start(engine: Engine):
     assert (row.name, row.kind, row.every, row.last_job) == ("pulse", "work", seconds(3600), job.id)
     assert row.last_tick is not None
     assert row.next_tick == row.last_tick + seconds(3600)
-    assert abs(row.last_tick - datetime.now(UTC)) < seconds(10)
+    assert before - seconds(10) < row.last_tick < datetime.now(UTC) + seconds(10)
 
 
 async def test_ticks_come_again_and_again_and_keep_step(engine: Engine):
@@ -45,9 +46,9 @@ async def test_ticks_come_again_and_again_and_keep_step(engine: Engine):
 async def test_a_tick_comes_once_over_two_runtimes(engine: Engine):
     script = Script()
     declared = {"periodics": (pulse(0.2, "fast"), pulse(0.5, "slow"))}
-    runtimes = [await engine.running(kind(script), **declared) for _ in range(2)]
     began = datetime.now(UTC)
-    await eventually(lambda: len(script.jobs) >= 15, within=10)
+    runtimes = [await engine.running(kind(script), **declared) for _ in range(2)]
+    await eventually(lambda: len(script.jobs) >= 15)
     took = (datetime.now(UTC) - began).total_seconds()
     ticks = [str(job.args) for job in script.jobs]
     assert len(set(ticks)) == len(ticks)
@@ -74,17 +75,19 @@ async def test_ticks_missed_while_nobody_worked_are_made_up_for_by_one(engine: E
     await eventually(lambda: script.jobs)
     await first.stop()
     [before] = await first.periodic()
-    n = len(script.jobs)
+    n = await first.count(JobFilter())  # one may wait that came just before the stop
     await eventually(lambda: datetime.now(UTC) > before.next_tick + seconds(1.4))
     second = await engine.running(kind(script), periodics=(pulse(0.4),))
     await eventually(lambda: len(script.jobs) > n)
+    await second.stop()
     [after] = await second.periodic()
-    assert len(script.jobs) == n + 1
+    came = await second.count(JobFilter()) - n
     assert before.last_tick is not None
     assert after.last_tick is not None
     steps = (after.last_tick - before.last_tick) / seconds(0.4)
     assert steps >= 4
     assert steps == pytest.approx(round(steps), abs=1e-6)
+    assert came <= steps - 3  # of the first four and more one; those that it may have come to since are one each
 
 
 async def test_a_periodic_is_listed_before_it_ever_ran(engine: Engine):

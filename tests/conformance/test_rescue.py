@@ -6,43 +6,58 @@ import asyncio
 
 import pytest
 
-from delivery.jobs import EnqueueOptions, JobState, NewJob
+from delivery.jobs import EnqueueOptions, JobFilter, JobState, NewJob
 
 from . import child
-from .engine import BRISK, Engine, Pace, all_ended, ended
+from .engine import BRISK, RESCUER, Engine, Pace, all_ended, ended
 from .kinds import Gate, Script, kind
-from .patience import eventually
+from .patience import eventually, stalls_of
 
 #: What a dead worker holds is free after this long, with room for a slow machine.
-SOON = BRISK.lease + BRISK.share_lease + 13.0
+SOON = BRISK.lease + BRISK.share_lease + 43.0
+
+
+def only_lost(outcomes: list[str | None]) -> bool:
+    """Say whether tries were lost, and nothing else: a worker whose machine left it alone loses one, too."""
+    return set(outcomes) == {"lost"}
 
 
 @pytest.mark.needs("processes")
 async def test_a_job_whose_worker_was_killed_runs_again(engine: Engine):
     script = Script()
-    runtime = await engine.runtime(*child.kinds(handler=script, max_attempts=1), pace=BRISK)
+    runtime = await engine.runtime(*child.kinds(handler=script, max_attempts=1), pace=RESCUER)
     process = await engine.process()
     job_id = await runtime.enqueue(child.HOLD, {"seconds": 60})
     await process.said_that("started", job_id)
     process.kill()
     await runtime.start()
     row = await ended(runtime, job_id, within=SOON)
-    assert (row.state, row.attempt, row.spent) == (JobState.COMPLETED, 2, 0)
-    assert [(job.attempt, job.spent) for job in script.jobs] == [(2, 0)]
-    lost, completed = await runtime.attempts(job_id)
-    assert (lost.number, lost.outcome, completed.number, completed.outcome) == (1, "lost", 2, "completed")
-    assert lost.started_at < completed.started_at
-    assert lost.report.detail
+    *lost, completed = await runtime.attempts(job_id)
+    assert only_lost([attempt.outcome for attempt in lost])
+    assert (row.state, row.attempt, row.spent) == (JobState.COMPLETED, len(lost) + 1, 0)
+    assert [(job.attempt, job.spent) for job in script.jobs] == [(len(lost) + 1, 0)]
+    assert [attempt.number for attempt in lost] == list(range(1, len(lost) + 1))
+    assert (completed.number, completed.outcome) == (len(lost) + 1, "completed")
+    assert lost[-1].started_at < completed.started_at
+    assert all(attempt.report.detail for attempt in lost)
 
 
 @pytest.mark.needs("processes")
 async def test_a_job_that_takes_five_workers_down_is_discarded(engine: Engine):
     script = Script()
-    runtime = await engine.runtime(*child.kinds(handler=script), pace=BRISK)
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=RESCUER)
     job_id = await runtime.enqueue(child.CRASH, {})
     pace = Pace(lease=0.6, share_lease=0.6, poll=0.2)
+
+    async def is_discarded() -> bool:
+        return (await runtime.get(job_id)).state.is_final
+
     for _ in range(5):
         process = await engine.process(pace=pace)
+        # One that the machine left alone too long loses a try and goes on, so it may take fewer of them.
+        if await eventually(lambda process=process: process.has_ended or is_discarded()) and not process.has_ended:
+            process.kill()
+            break
         assert await process.ended() != 0
     await runtime.start()
     row = await ended(runtime, job_id, within=SOON)
@@ -56,12 +71,23 @@ async def test_a_job_that_takes_five_workers_down_is_discarded(engine: Engine):
 
 async def test_a_job_longer_than_its_lease_runs_once_while_its_worker_lives(engine: Engine):
     gate = Gate(open_after=3 * BRISK.lease)
-    runtimes = [await engine.running(kind(gate), pace=BRISK) for _ in range(2)]
-    job_id = await runtimes[0].enqueue("work", {})
-    row = await ended(runtimes[0], job_id, within=10)
-    assert (row.state, row.attempt) == (JobState.COMPLETED, 1)
-    assert gate.ids == [job_id]
-    assert [job.holds_lease() for job in gate.jobs] == [True]
+    for _ in range(2):
+        await engine.running(kind(gate), pace=BRISK)
+    producer = await engine.runtime(kind())
+
+    async def whole_try() -> bool:
+        """Run one; where the machine left us alone for half a lease, that proves nothing."""
+        gate.jobs.clear()
+        async with stalls_of(lambda: producer.count(JobFilter())) as stalls:
+            job_id = await producer.enqueue("work", {})
+            row = await ended(producer, job_id, within=SOON)
+        assert row.state is JobState.COMPLETED
+        if (row.attempt, gate.ids) == (1, [job_id]):
+            return [job.holds_lease() for job in gate.jobs] == [True]
+        assert stalls.longest_s > BRISK.lease * 0.4, "lost, though nothing kept its worker from renewing the lease"
+        return False
+
+    await eventually(whole_try, within=60)
 
 
 @pytest.mark.needs("processes")
@@ -89,21 +115,22 @@ async def test_the_death_of_one_worker_among_three_loses_no_job(engine: Engine):
     first = [NewJob(kind=child.HOLD, args={"seconds": 0.01}, options=lane) for lane in lanes]
 
     async def all_work() -> bool:
-        await producer.enqueue_many(first)
+        if not await producer.count(JobFilter(states=(JobState.PENDING, JobState.RUNNING))):
+            await producer.enqueue_many(first)
         return all(process.says("done") for process in processes)
 
-    await eventually(all_work, within=10)
+    await eventually(all_work)
     victim = processes[1]
     n = len(victim.said)
     await producer.enqueue_many([NewJob(kind=child.HOLD, args={"seconds": 0.5}, options=lane) for lane in lanes] * 2)
     await eventually(lambda: any(word["what"] == "started" for word in victim.said[n:]))
     victim.kill()
-    rows = await all_ended(producer, child.HOLD, within=20)
+    rows = await all_ended(producer, child.HOLD)
     assert {row.state for row in rows} == {JobState.COMPLETED}
     assert {row.spent for row in rows} == {0}
     for row in rows:
-        outcomes = [attempt.outcome for attempt in await producer.attempts(row.id)]
-        assert outcomes in (["completed"], ["lost", "completed"])
+        *before, last = [attempt.outcome for attempt in await producer.attempts(row.id)]
+        assert (not before or only_lost(before), last) == (True, "completed")
 
 
 @pytest.mark.needs("processes")
@@ -141,7 +168,7 @@ async def test_a_frozen_worker_finds_out_and_works_on(engine: Engine):
 async def test_a_worker_that_thaws_does_not_go_on_beside_whoever_took_its_place(engine: Engine):
     """Nobody has taken its very job: the lane of one is full with another."""
     gate = Gate()
-    runtime = await engine.runtime(*child.kinds(handler=gate, limit=1), pace=BRISK)
+    runtime = await engine.runtime(*child.kinds(handler=gate, limit=1), pace=RESCUER)
     process = await engine.process()
     old = await runtime.enqueue(child.HOLD, {"seconds": 60})
     await process.said_that("started", old)
@@ -153,6 +180,8 @@ async def test_a_worker_that_thaws_does_not_go_on_beside_whoever_took_its_place(
     word = await process.said_that("cancelled", old)
     assert word["holds_lease"] is False
     assert gate.ids == [first]
+    process.kill()  # its share may have come back to it by now, and it would hold the job for its 60 seconds again
     gate.opened.set()
     assert (await ended(runtime, old, within=SOON)).state is JobState.COMPLETED
-    assert [attempt.outcome for attempt in await runtime.attempts(old)] == ["lost", "completed"]
+    *lost, last = [attempt.outcome for attempt in await runtime.attempts(old)]
+    assert (only_lost(lost), last) == (True, "completed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from delivery.attempts import Report
 from delivery.jobs import Cancel, Discard, Job, JobState, NewJob, Retry, Snooze
 
 from . import child
-from .engine import BRISK, Engine, all_ended, ended, seconds
+from .engine import BRISK, RESCUER, Engine, all_ended, ended, seconds
 from .kinds import Act, Gate, Script, kind
 from .patience import eventually
 
@@ -56,7 +57,7 @@ async def test_a_report_is_kept_as_it_was_given(engine: Engine):
     [attempt] = await runtime.attempts(job_id)
     assert attempt.report == report
     assert (attempt.number, attempt.outcome, attempt.next_at) == (1, "delivered", None)
-    assert abs(attempt.started_at - before) < seconds(5)
+    assert before - seconds(5) < attempt.started_at < datetime.now(UTC) + seconds(5)
 
 
 async def test_a_handler_that_says_nothing_has_completed(engine: Engine):
@@ -64,11 +65,12 @@ async def test_a_handler_that_says_nothing_has_completed(engine: Engine):
         await asyncio.sleep(0.2)
 
     runtime = await engine.running(kind(slow))
+    began = asyncio.get_running_loop().time()
     job_id = await runtime.enqueue("work", {})
     await ended(runtime, job_id)
     [attempt] = await runtime.attempts(job_id)
     assert attempt.outcome == "completed"
-    assert 190 <= attempt.took_ms < 2000
+    assert 190 <= attempt.took_ms <= (asyncio.get_running_loop().time() - began) * 1000
 
 
 async def test_an_exception_is_a_failed_try_with_its_text(engine: Engine):
@@ -174,7 +176,7 @@ async def test_many_results_at_once_are_all_kept(engine: Engine):
 
     runtime = await engine.running(kind(Script(act), limit=100))
     await runtime.enqueue_many([NewJob(kind="work", args={"n": n}) for n in range(1000)])
-    rows = await all_ended(runtime, "work", within=20)
+    rows = await all_ended(runtime, "work")
     states = [JobState.COMPLETED, JobState.DISCARDED, JobState.CANCELLED, JobState.COMPLETED, JobState.COMPLETED]
     assert [row.state for row in rows] == [states[n % 5] for n in range(1000)]
     assert [row.spent for row in rows] == [[0, 1, 0, 1, 0][n % 5] for n in range(1000)]
@@ -184,20 +186,19 @@ async def test_many_results_at_once_are_all_kept(engine: Engine):
 @pytest.mark.needs("processes")
 async def test_a_late_result_changes_nothing(engine: Engine):
     process = await engine.process(pace=BRISK)
-    runtime = await engine.runtime(*child.kinds(handler=Script()), pace=BRISK)
-    job_id = await runtime.enqueue(child.HOLD, {"seconds": 0.5})
+    runtime = await engine.runtime(*child.kinds(handler=Script()), pace=RESCUER)
+    job_id = await runtime.enqueue(child.FREEZE, {})
     await process.said_that("started", job_id)
-    process.freeze()
     await runtime.start()
-    row = await ended(runtime, job_id, within=10)
-    assert (row.state, row.attempt, row.spent) == (JobState.COMPLETED, 2, 0)
+    row = await ended(runtime, job_id)
     before = await runtime.attempts(job_id)
+    assert (row.state, row.attempt, row.spent) == (JobState.COMPLETED, len(before), 0)
     process.thaw()
-    word = await eventually(lambda: process.says("done", job_id) or process.says("cancelled", job_id), within=10)
+    word = await process.said_that("done", job_id)
     assert word["holds_lease"] is False
     await process.stop()
     assert await runtime.attempts(job_id) == before
-    assert [attempt.outcome for attempt in before] == ["lost", "completed"]
+    assert [outcome for outcome, _ in groupby(attempt.outcome for attempt in before)] == ["lost", "completed"]
     assert await runtime.get(job_id) == row
 
 
@@ -205,17 +206,17 @@ async def test_a_late_result_changes_nothing(engine: Engine):
 async def test_a_late_result_does_not_end_the_try_that_runs_now(engine: Engine):
     process = await engine.process(pace=BRISK)
     gate = Gate()
-    runtime = await engine.runtime(*child.kinds(handler=gate), pace=BRISK)
-    job_id = await runtime.enqueue(child.HOLD, {"seconds": 0.5})
+    runtime = await engine.runtime(*child.kinds(handler=gate), pace=RESCUER)
+    job_id = await runtime.enqueue(child.FREEZE, {})
     await process.said_that("started", job_id)
-    process.freeze()
     await runtime.start()
-    await eventually(lambda: gate.ids == [job_id], within=15)
+    await eventually(lambda: gate.ids == [job_id])
     process.thaw()
-    await eventually(lambda: process.says("done", job_id) or process.says("cancelled", job_id), within=15)
+    await process.said_that("done", job_id)
     await process.stop()  # which writes every result that it has
     row = await runtime.get(job_id)
-    assert (row.state, row.attempt, row.spent) == (JobState.RUNNING, 2, 0)
+    assert (row.state, row.attempt, row.spent) == (JobState.RUNNING, gate.jobs[0].attempt, 0)
     gate.opened.set()
     assert (await ended(runtime, job_id)).state is JobState.COMPLETED
-    assert [attempt.outcome for attempt in await runtime.attempts(job_id)] == ["lost", "completed"]
+    outcomes = [attempt.outcome for attempt in await runtime.attempts(job_id)]
+    assert [outcome for outcome, _ in groupby(outcomes)] == ["lost", "completed"]

@@ -16,11 +16,16 @@ from .patience import eventually
 
 
 async def test_a_stop_waits_for_what_runs(engine: Engine):
-    gate = Gate(open_after=0.4)
+    gate = Gate()
     runtime = await engine.running(kind(gate, limit=3))
     added = await runtime.enqueue_many([NewJob(kind="work", args={})] * 5)
     await eventually(lambda: len(gate.inside) == 3)
-    await runtime.stop(seconds(10))
+    stop = asyncio.create_task(runtime.stop(seconds(60)))
+    for _ in range(40):  # turns of the loop, in which the stop has begun for certain
+        await asyncio.wait({stop}, timeout=0.01)
+    assert not stop.done()
+    gate.opened.set()
+    await stop
     states = [(await runtime.get(result.id)).state for result in added]
     assert states == [JobState.COMPLETED] * 3 + [JobState.PENDING] * 2
     assert len(gate.jobs) == 3
@@ -30,7 +35,7 @@ async def test_a_stop_waits_for_what_runs(engine: Engine):
 async def test_a_stop_does_not_wait_where_nothing_runs(engine: Engine):
     runtime = await engine.running(kind())
     await ended(runtime, await runtime.enqueue("work", {}))
-    await asyncio.wait_for(runtime.stop(seconds(60)), 2)
+    await asyncio.wait_for(runtime.stop(seconds(60)), 30)
 
 
 async def test_what_outlasts_the_grace_is_cancelled_and_spends_nothing(engine: Engine):
@@ -40,7 +45,7 @@ async def test_what_outlasts_the_grace_is_cancelled_and_spends_nothing(engine: E
     await eventually(lambda: gate.inside)
     began = asyncio.get_running_loop().time()
     await runtime.stop(seconds(0.3))
-    assert 0.29 <= asyncio.get_running_loop().time() - began < 3
+    assert 0.29 <= asyncio.get_running_loop().time() - began < 30
     assert gate.cancelled == [job_id]
     row = await runtime.get(job_id)
     assert (row.spent, row.finished_at) == (0, None)
@@ -57,7 +62,7 @@ async def test_the_grace_of_the_settings_holds_where_none_is_given(engine: Engin
     runtime = await engine.running(kind(gate), pace=Pace(grace=0.2))
     job_id = await runtime.enqueue("work", {})
     await eventually(lambda: gate.inside)
-    await asyncio.wait_for(runtime.stop(), 3)
+    await asyncio.wait_for(runtime.stop(), 15)  # by itself it would be 20
     assert gate.cancelled == [job_id]
 
 
@@ -80,7 +85,7 @@ async def test_a_handler_that_ends_well_when_it_is_cancelled_has_completed(engin
 
 async def test_every_result_is_kept_when_the_stop_returns(engine: Engine):
     gate = Gate()
-    runtime = await engine.running(kind(gate, limit=100), pace=Pace(slots=100))
+    runtime = await engine.running(kind(gate, limit=100), pace=Pace(slots=100, grace=60.0))
     await runtime.enqueue_many([NewJob(kind="work", args={})] * 100)
     await eventually(lambda: len(gate.inside) == 100)
     gate.opened.set()
@@ -104,7 +109,7 @@ async def test_a_stop_in_the_middle_of_anything_leaves_nothing_running(engine: E
     async def drained() -> bool:
         return await runtime.count(JobFilter(states=(JobState.COMPLETED,))) == 800
 
-    await eventually(drained, within=10)
+    await eventually(drained, within=45)
     rows = await runtime.list(JobFilter(), limit=1000)
     assert {row.spent for row in rows} == {0}
     began = Counter(gate.ids)  # what was claimed and never began goes back as if it had not been
@@ -139,7 +144,7 @@ async def test_a_runtime_that_never_started_can_be_stopped(engine: Engine):
 
 async def test_who_stops_hands_its_share_over_at_once(engine: Engine):
     """Long before what it held would have lapsed."""
-    pace = Pace(lease=60.0, share_lease=6.0, poll=60.0)
+    pace = Pace(lease=60.0, share_lease=60.0, poll=60.0)
     scripts = Script(), Script()
     first = await engine.running(kind(scripts[0]), pace=pace)
     lanes = [EnqueueOptions(lane=f"lane {n}") for n in range(30)]
@@ -149,7 +154,7 @@ async def test_who_stops_hands_its_share_over_at_once(engine: Engine):
     await first.stop()
     second = await engine.running(kind(scripts[1]), pace=pace)
     await second.enqueue_many(jobs)
-    await eventually(lambda: len(scripts[1].jobs) == 30, within=15)
+    await eventually(lambda: len(scripts[1].jobs) == 30)
 
 
 async def test_who_stays_takes_over_what_the_other_leaves(engine: Engine):
@@ -165,13 +170,13 @@ async def test_who_stays_takes_over_what_the_other_leaves(engine: Engine):
     await first.stop()
     n = len(scripts[1].jobs)
     await second.enqueue_many(jobs)
-    await eventually(lambda: len(scripts[1].jobs) >= n + 30, within=15)
+    await eventually(lambda: len(scripts[1].jobs) >= n + 30, within=45)
 
 
 @pytest.mark.needs("processes")
 async def test_a_process_that_is_asked_to_stop_ends_in_good_order(engine: Engine):
     producer = await engine.runtime(*child.kinds())
-    process = await engine.process()
+    process = await engine.process(pace=Pace(grace=30.0))
     job_id = await producer.enqueue(child.HOLD, {"seconds": 0.5})
     await process.said_that("started", job_id)
     await process.stop()

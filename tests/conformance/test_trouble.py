@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from delivery.attempts import Report
 from delivery.jobs import Cancel, Discard, EnqueueOptions, Job, JobId, JobState, NewJob, Retry, Runtime, Snooze
 
 from . import child
-from .engine import BRISK, Engine, Pace, all_ended, ended, seconds
+from .engine import RESCUER, TOLD, Engine, Pace, all_ended, ended, seconds
 from .kinds import Gate, Script, kind
 from .patience import eventually
 
@@ -21,10 +22,26 @@ from .patience import eventually
 LANES = [f"lane {n}" for n in range(20)]
 
 
-async def later(runtime: Runtime, lane: str, in_s: float, owner_id: str | None = None) -> JobId:
-    """Enqueue a job that is due by and by."""
-    run_at = datetime.now(UTC) + seconds(in_s)
-    return await runtime.enqueue("work", {"lane": lane}, EnqueueOptions(lane=lane, owner_id=owner_id, run_at=run_at))
+class Lane:
+    """A handler: "lane" has room for one, and the first job there stays until the gate is opened."""
+
+    def __init__(self) -> None:
+        self.gate, self.script = Gate(), Script()
+
+    async def __call__(self, job: Job) -> None:
+        await (self.gate if job.args.get("is_first") else self.script)(job)
+
+    async def fill(self, runtime: Runtime) -> tuple[JobId, JobId]:
+        """Enqueue the first job, and one that waits for its end."""
+        options = EnqueueOptions(lane="lane")
+        first = await runtime.enqueue("work", {"is_first": True}, options)
+        await eventually(lambda: self.gate.inside)
+        return first, await runtime.enqueue("work", {}, options)
+
+
+async def witness(runtime: Runtime, producer: Runtime) -> None:
+    """See a job through: who is only told of work has caught up with all that was said before it."""
+    await ended(runtime, await producer.enqueue("work", {}, EnqueueOptions(lane="witness")))
 
 
 # What nobody heard ----------------------------------------------------------------------------------------------
@@ -46,28 +63,32 @@ async def test_a_lane_switched_on_unheard_lets_its_jobs_go(engine: Engine):
 
 @pytest.mark.needs("severing")
 async def test_a_lane_switched_off_unheard_starts_nothing(engine: Engine):
-    script = Script()
-    runtime, other = await engine.running(kind(script)), await engine.runtime(kind())
-    await ended(runtime, await other.enqueue("work", {}, EnqueueOptions(lane="lane")))
-    parked = await later(other, "lane", 2.0)
+    lane = Lane()
+    runtime, other = await engine.running(kind(lane, limit=1), pace=TOLD), await engine.runtime(kind(limit=1))
+    first, parked = await lane.fill(other)
     await engine.sever(ears_only=True)
     await other.switch_lane("lane", on=False)
-    await ended(runtime, await later(other, "witness", 2.3))
-    assert parked not in script.ids
+    await witness(runtime, other)
+    lane.gate.opened.set()
+    await ended(runtime, first)
+    await witness(runtime, other)
+    assert parked not in lane.script.ids
     row = await runtime.get(parked)
     assert (row.state, row.parked) == (JobState.PENDING, True)
 
 
 @pytest.mark.needs("severing")
 async def test_a_pause_that_nobody_heard_of_holds(engine: Engine):
-    script = Script()
-    runtime, other = await engine.running(kind(script)), await engine.runtime(kind())
-    await ended(runtime, await other.enqueue("work", {}, EnqueueOptions(lane="lane")))
-    held = await later(other, "lane", 2.0)
+    lane = Lane()
+    runtime, other = await engine.running(kind(lane, limit=1), pace=TOLD), await engine.runtime(kind(limit=1))
+    first, held = await lane.fill(other)
     await engine.sever(ears_only=True)
-    await other.pause_lane("lane", seconds(60))
-    await ended(runtime, await later(other, "witness", 2.3))
-    assert held not in script.ids
+    await other.pause_lane("lane", seconds(100))
+    await witness(runtime, other)
+    lane.gate.opened.set()
+    await ended(runtime, first)
+    await witness(runtime, other)
+    assert held not in lane.script.ids
 
 
 @pytest.mark.needs("severing")
@@ -127,7 +148,7 @@ async def test_another_worker_takes_over_from_one_whose_connections_went_silent(
     await all_ended(second, "work")
     await line.hush()
     added = await look_at_every_lane(second)
-    await eventually(lambda: added <= {*scripts[0].ids, *scripts[1].ids}, within=15)
+    await eventually(lambda: added <= {*scripts[0].ids, *scripts[1].ids}, within=40)
 
 
 @pytest.mark.needs("lines")
@@ -142,7 +163,7 @@ async def test_a_worker_whose_connections_went_silent_works_on_once_it_gave_them
     for _ in range(2):
         await line.hush()
         added = await look_at_every_lane(producer)
-        await eventually(lambda added=added: added <= set(script.ids), within=30)
+        await eventually(lambda added=added: added <= set(script.ids), within=45)
 
 
 # Outcomes that make no sense ------------------------------------------------------------------------------------
@@ -192,13 +213,13 @@ async def test_an_outcome_of_wrong_types_is_its_own_jobs_trouble_only(engine: En
 
     async def has_ended() -> bool:
         row = await runtime.get(nonsense)
-        return row.state.is_final or (row.state is JobState.RETRYABLE and row.run_at > datetime.now(UTC) + seconds(50))
+        return row.state.is_final or (row.state is JobState.RETRYABLE and row.run_at > datetime.now(UTC) + seconds(20))
 
     await eventually(has_ended)
     for result in beside:
         assert (await ended(runtime, result.id)).state is JobState.COMPLETED
     assert (await ended(runtime, await runtime.enqueue("work", {}))).state is JobState.COMPLETED
-    await asyncio.wait_for(runtime.stop(seconds(5)), 5)
+    await asyncio.wait_for(runtime.stop(seconds(60)), 30)
     assert (await runtime.get(nonsense)).state is not JobState.RUNNING
 
 
@@ -228,7 +249,7 @@ async def test_a_stop_does_not_wait_for_ever_for_a_handler_that_will_not_stop(en
     job_id = await runtime.enqueue("work", {})
     await inside.wait()
     try:
-        await asyncio.wait_for(runtime.stop(seconds(0.2)), 25)
+        await asyncio.wait_for(runtime.stop(seconds(0.2)), 60)
     finally:
         release.set()
     assert (await runtime.get(job_id)).state is JobState.RUNNING
@@ -249,7 +270,7 @@ async def test_a_stop_in_a_task_that_was_cancelled_writes_every_result(engine: E
     life = asyncio.create_task(live())
     await asyncio.sleep(0)
     life.cancel()
-    await asyncio.wait({life}, timeout=15)
+    await asyncio.wait({life}, timeout=60)
     assert life.cancelled()
     assert len(gate.cancelled) == 10
     for result in added:
@@ -260,12 +281,13 @@ async def test_a_stop_in_a_task_that_was_cancelled_writes_every_result(engine: E
 async def test_a_job_to_be_cancelled_whose_worker_died_can_be_cancelled_and_tried_again(engine: Engine):
     """Nobody works any more who would take it up."""
     script = Script()
-    runtime = await engine.runtime(*child.kinds(handler=script), pace=BRISK)
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=RESCUER)
     process = await engine.process()
     job_id = await runtime.enqueue(child.HOLD, {"seconds": 60})
     await process.said_that("started", job_id)
     process.freeze()
-    assert (await runtime.cancel(job_id, by="the first")).state is JobState.RUNNING
+    # It runs still, but where the machine left us alone for as long as its lease stood.
+    assert (await runtime.cancel(job_id, by="the first")).state in {JobState.RUNNING, JobState.CANCELLED}
     process.kill()
 
     async def cancelled() -> bool:
@@ -273,7 +295,7 @@ async def test_a_job_to_be_cancelled_whose_worker_died_can_be_cancelled_and_trie
 
     await eventually(cancelled)
     assert (await runtime.get(job_id)).reason == "the first"
-    assert [attempt.outcome for attempt in await runtime.attempts(job_id)] == ["lost"]
+    assert {attempt.outcome for attempt in await runtime.attempts(job_id)} == {"lost"}
     await runtime.retry(job_id)
     await runtime.start()
     assert (await ended(runtime, job_id)).state is JobState.COMPLETED
@@ -282,26 +304,28 @@ async def test_a_job_to_be_cancelled_whose_worker_died_can_be_cancelled_and_trie
 
 @pytest.mark.needs("processes")
 async def test_only_losses_in_a_row_speak_against_a_job(engine: Engine):
-    """Four workers die under it, then a try ends, then four more die."""
+    """Some workers die under it, then a try ends, then some more die: too many, were they in a row."""
     pace = Pace(lease=0.6, share_lease=0.6, poll=0.2)
-    script = Script(Snooze(seconds(0)), None)
-    runtime = await engine.runtime(*child.kinds(handler=script), pace=pace)
+    script = Script()
+    runtime = await engine.runtime(*child.kinds(handler=script), pace=RESCUER)
     job_id = await runtime.enqueue(child.CRASH, {})
 
-    async def die() -> None:
-        process = await engine.process(pace=pace)
-        assert await process.ended() != 0
+    async def lose() -> None:
+        """Lose three tries, or four: a worker that its machine left alone too long loses one before it dies."""
+        begun = (await runtime.get(job_id)).attempt
+        while (await runtime.get(job_id)).attempt < begun + 3:
+            process = await engine.process(pace=pace)
+            assert await process.ended() != 0
 
-    for _ in range(4):
-        await die()
+    await lose()
     script.acts = (Snooze(seconds(1.0)),)
     await runtime.start()
     await eventually(lambda: script.jobs)
-    await runtime.stop()
-    for _ in range(4):
-        await die()
+    await runtime.stop(seconds(30))
+    await lose()
     script.acts = (None,)
     await runtime.start()
-    assert (await ended(runtime, job_id, within=20)).state is JobState.COMPLETED
+    assert (await ended(runtime, job_id)).state is JobState.COMPLETED
     outcomes = [attempt.outcome for attempt in await runtime.attempts(job_id)]
-    assert outcomes == ["lost"] * 4 + ["snoozed"] + ["lost"] * 4 + ["completed"]
+    assert [outcome for outcome, _ in groupby(outcomes)] == ["lost", "snoozed", "lost", "completed"]
+    assert outcomes.count("lost") >= 6

@@ -175,7 +175,7 @@ async def test_of_two_transactions_at_once_the_second_gets_the_first_ones_job(en
         first = await runtime.with_(tx).enqueue(name, args, UNIQUE)
         second = asyncio.create_task(runtime.enqueue_many([NewJob(kind=name, args=args, options=UNIQUE)]))
         await asyncio.wait([second], timeout=0.3)  # it may wait for the first, and need not
-    [result] = await asyncio.wait_for(second, 5)
+    [result] = await asyncio.wait_for(second, 30)
     assert (result.id, result.is_new) == (first, False)
     assert await runtime.count(JobFilter()) == 1
 
@@ -190,7 +190,7 @@ async def test_of_two_transactions_at_once_the_second_adds_when_the_first_rolls_
             second = asyncio.create_task(runtime.enqueue_many([NewJob(kind=name, args=args, options=UNIQUE)]))
             await asyncio.wait([second], timeout=0.3)
             raise ZeroDivisionError
-    [result] = await asyncio.wait_for(second, 5)
+    [result] = await asyncio.wait_for(second, 30)
     assert result.is_new
     assert (await runtime.get(result.id)).args == args
 

@@ -28,6 +28,7 @@ def status(**given: Any) -> Status:
         "relays": 1,
         "is_led": True,
         "leases_ahead": 0,
+        "stalled_replays": [],
         "upkeep": [],
         "holders": [],
         "strays": [],
@@ -120,6 +121,10 @@ WRONG: dict[str, list[tuple[Status, str]]] = {
     "jobs_put_off": [
         (status(put_off=[put_off("unreadable_key")]), "no attempt spent (unreadable_key): 1500 jobs of report"),
         (status(put_off=[put_off("internal_error")]), "no attempt spent (internal_error): 1500 jobs of report"),
+    ],
+    "stalled_replay": [
+        (status(stalled_replays=[7]), "the job of a replay has ended before it: replay 7"),
+        (status(stalled_replays=[7, 9]), "the job of a replay has ended before it: replay 7 and 1 more"),
     ],
     "times_ahead": [
         (status(leases_ahead=65), "was ahead once; in the future lie: 65 leases"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from delivery.channels import Reply
 from delivery.envelope import attempt_headers, body, masked, merge_headers, written
 from delivery.events import Event
-from subscriptions.headers import RESERVED, RESERVED_PREFIXES
+from subscriptions.headers import RESERVED, RESERVED_PREFIXES, basic
 from subscriptions.model import PayloadFormat
 
 ID = UUID("0196f1b4-7a00-7000-8000-0123456789ab")
@@ -114,12 +115,13 @@ def test_custom_headers_go_first_and_ours_last() -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED | {prefix + "id" for prefix in RESERVED_PREFIXES}))
 def test_a_reserved_header_that_was_kept_is_dropped_in_any_case(name: str) -> None:
-    custom = [(name, "theirs"), (name.upper(), "theirs"), ("x-kept", "theirs")]
+    custom = [(name, "theirs"), (name.upper(), "theirs"), (name.replace("-", "_"), "theirs"), ("x-kept", "theirs")]
     assert merge_headers(custom, []) == (("x-kept", "theirs"),)
 
 
 def test_a_custom_header_never_stands_beside_one_of_ours() -> None:
     assert merge_headers([("TraceParent", "theirs")], [("traceparent", "ours")]) == (("traceparent", "ours"),)
+    assert merge_headers([("CE_Id", "theirs")], [("ce-id", "ours")]) == (("ce-id", "ours"),)
 
 
 def test_an_attempt_says_what_it_carries_and_who_sends_it() -> None:
@@ -216,3 +218,23 @@ def test_what_a_receiver_echoes_of_an_owners_headers_is_hidden(
     reply = masked(Reply(status=400, headers=((b"x-said", echoed),), body=echoed), custom)
     assert reply.body == kept
     assert b"t0ken-1" not in reply.headers[0][1]
+
+
+@pytest.mark.parametrize(
+    "echoed",
+    [
+        r"s\/cr+t\"<&>'",  # PHP
+        r"s/cr+t\"\u003c\u0026\u003e'",  # Go
+        r"s/cr\u002Bt\u0022\u003C\u0026\u003E\u0027",  # .NET
+        "s/cr+t&quot;&lt;&amp;&gt;&#x27;",
+        "s%2Fcr%2Bt%22%3C%26%3E%27",
+    ],
+)
+def test_a_secret_is_hidden_however_the_receiver_writes_it(echoed: str) -> None:
+    custom = [("x-key", "s/cr+t\"<&>'")]
+    assert masked(Reply(status=400, body=f"x={echoed}.".encode()), custom).body == b"x=[hidden]."
+
+
+def test_the_password_of_basic_authentication_is_hidden() -> None:
+    reply = Reply(status=401, body=b"bob gave hunter-2, as bob:hunter-2, " + b64encode(b"bob:hunter-2"))
+    assert masked(reply, [basic("bob", "hunter-2")]).body == b"bob gave [hidden], as [hidden], [hidden]"

@@ -2,85 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-import psycopg
 import pytest
 
 from delivery import replay
-from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.runtime import PostgresRuntime
-from delivery.compiler import DELIVER, deliver_kind, endpoint_lane
+from delivery.compiler import endpoint_lane
 from delivery.errors import InvalidInput
-from delivery.ids import new_id
-from delivery.jobs import EnqueueOptions, JobState, NewJob
+from delivery.jobs import JobState
 from delivery.replay import BATCH, DeliveryFilter, checked
-
-FINISH = """
-WITH gone AS (DELETE FROM tidings.job WHERE id = ANY (%s) RETURNING *)
-INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, attempt, spent, max_attempts, reason, code,
-                              queued_at, created_at)
-SELECT id, kind, lane, args, %s, priority, run_at, 4, 4, max_attempts, %s, %s, queued_at, created_at FROM gone
-"""
-
-
-async def never(_: object) -> None:
-    raise AssertionError("nothing runs here")
-
-
-@dataclass
-class Past:
-    """Deliveries of before."""
-
-    sql: psycopg.Connection[tuple[Any, ...]]
-    jobs: PostgresRuntime
-
-    async def deliveries(
-        self,
-        number: int,
-        state: str = "discarded",
-        *,
-        owner_id: str = "acme",
-        endpoint_id: UUID | None = None,
-        type: str = "order.paid",
-        reason: str | None = "exhausted",
-        code: str | None = "http_500",
-    ) -> list[int]:
-        """Make deliveries that ended like this, or that still wait."""
-        endpoint_id = endpoint_id or uuid4()
-        options = EnqueueOptions(unique_by_args=True, lane=endpoint_lane(endpoint_id), owner_id=owner_id)
-        jobs = [
-            NewJob(
-                kind=DELIVER,
-                args={"event_id": str(new_id()), "endpoint_id": str(endpoint_id), "type": type},
-                options=options,
-            )
-            for _ in range(number)
-        ]
-        ids = [each.id for each in await self.jobs.enqueue_many(jobs)]
-        if state in {"completed", "discarded", "cancelled"}:
-            self.sql.execute(FINISH, [ids, state, reason, code])
-        return ids
-
-    async def replay(self, **which: Any) -> list[int]:
-        """Replay; returns how many each transaction moved."""
-        return [moved async for moved in replay.replay(self.jobs, DeliveryFilter(**which))]
-
-    def waiting(self) -> set[int]:
-        """Return the ids of live jobs."""
-        return {row[0] for row in self.sql.execute("SELECT id FROM tidings.job").fetchall()}
-
-
-@pytest.fixture
-async def past(dsn: str, connection: psycopg.Connection[tuple[Any, ...]]) -> AsyncIterator[Past]:
-    database = Database(dsn, size=4)
-    await database.open()
-    yield Past(connection, PostgresRuntime(database, [deliver_kind(never)]))
-    await database.close()
+from tests.delivery.past import Past
 
 
 @pytest.mark.parametrize("state", ["pending", "running", "retryable"])

@@ -147,6 +147,12 @@ def test_a_bad_value_is_refused_by_the_name_of_its_variable(monkeypatch: pytest.
         read_settings()
 
 
+def test_a_switch_that_is_neither_is_told_the_two_words(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TIDINGS_HTTPS_ONLY", "maybe")
+    with pytest.raises(ConfigurationError, match=r"^TIDINGS_HTTPS_ONLY: it is neither true nor false"):
+        read_settings()
+
+
 def test_a_grace_of_nothing_is_accepted():
     assert read_settings(grace="0s").grace == timedelta()
 

@@ -50,14 +50,6 @@ def test_what_opens_and_is_no_key_that_signs_is_our_own_trouble(vault: Vault, en
 def test_a_key_does_not_open_under_another_endpoint(vault: Vault, endpoint: Endpoint):
     moved = stored(vault, SigningKey.generate().reveal(), endpoint)
     other = Endpoint(id=uuid4(), owner_id="acme", url=endpoint.url, created_at=NOW, updated_at=NOW)
-    assert vault.open_key(moved, endpoint)  # and is kept open
+    assert vault.open_key(moved, endpoint)
     with pytest.raises(SealError):
         vault.open_key(moved, other)
-
-
-def test_no_more_keys_are_kept_open_than_fit(vault: Vault, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("delivery.vault.KEPT_OPEN", 3)
-    keys = [SigningSecret.generate() for _ in range(10)]
-    kept = [stored(vault, key.reveal(), endpoint) for key in keys]
-    assert [vault.open_key(each, endpoint) for each in kept * 2] == keys * 2
-    assert len(vault._opened) <= 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import psycopg
@@ -16,14 +16,16 @@ from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.parcels import PostgresDeliveries
 from delivery.attempts import Report
 from delivery.channels import Fault, FaultCode, Message, PermanentError, Reply, RetryableError
-from delivery.compiler import DELIVER, endpoint_lane
+from delivery.compiler import endpoint_lane
 from delivery.errors import Unavailable
-from delivery.jobs import Cancel, Discard, Job, JsonObject, Retry, Snooze
+from delivery.jobs import Cancel, Discard, Job, Retry, Snooze
 from delivery.sealing import KeyEncryptionKey, KeyRing
 from delivery.worker import DeliverWorker
 from signing import SigningSecret, WebhookVerifier
 from subscriptions.model import Endpoint, Exposure
 from subscriptions.store import StoredKey
+
+from .tries import first_try
 
 OWNER, TYPE = "acme", "order.paid"
 SENT = Reply(status=200, headers=((b"Server", b"x\xff"),), body=b"ok")
@@ -72,6 +74,7 @@ class Bench:
             self._open_key,
             disable=self._disable,
             pause=self._pause,
+            health=self.app._parts.health,
             user_agent="Tidings/test",
             jitter=lambda: 0.0,
             aftermath=timedelta(seconds=0.2 if self.stuck else 30),
@@ -80,18 +83,7 @@ class Bench:
 
     def job(self, **changes: object) -> Job:
         """The job of this delivery."""
-        args: JsonObject = {"event_id": str(self.event_id), "endpoint_id": str(self.endpoint.id), "type": TYPE}
-        job = Job(
-            id=1,
-            kind=DELIVER,
-            args=args,
-            attempt=1,
-            spent=0,
-            max_attempts=34,
-            created_at=datetime.now(UTC),
-            memo={},
-            holds_lease=lambda: True,
-        )
+        job = first_try(self.event_id, self.endpoint.id, TYPE)
         return replace(job, **changes)  # type: ignore[arg-type] # fields of a job
 
     def _open_key(self, key: StoredKey, endpoint: Endpoint) -> SigningSecret:
@@ -362,6 +354,17 @@ async def test_a_key_that_cannot_be_opened_is_our_trouble(
     assert caught.value.report is not None
     assert (caught.value.report.outcome, caught.value.report.code) == ("ours", "unreadable_key")
     assert bench.secret.reveal() not in repr(caught.value.report)
+    assert bench.channel.messages == []
+
+
+async def test_an_endpoint_whose_keys_are_all_gone_is_our_trouble(
+    bench: Bench, connection: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    connection.execute("UPDATE tidings.endpoint_key SET expires_at = now()")
+    with pytest.raises(Snooze) as caught:
+        await bench()
+    assert caught.value.report is not None
+    assert (caught.value.report.outcome, caught.value.report.code) == ("ours", "unreadable_key")
     assert bench.channel.messages == []
 
 

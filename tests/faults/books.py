@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ WHERE job_id IN (SELECT id FROM tidings.job WHERE kind = %(kind)s
 LEFT = """
 SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM tidings.job WHERE kind = %(kind)s) AS n
 """
+
+
+#: How long after a stall the receiver may still read what came meanwhile, in seconds.
+READING_S = 1.0
 
 
 class Reader:
@@ -68,17 +73,27 @@ def fates(path: Path) -> dict[str, str]:
     return found
 
 
+def sent_since(at: float, stalls: Sequence[tuple[float, float]]) -> float:
+    """Say since when it may have lain unread: its receiver reads what came in a stall after it, one by one."""
+    for began, ended in sorted(stalls, reverse=True):
+        if began < at <= ended + READING_S:
+            at = began
+    return at
+
+
 async def read_deliveries(dsn: str, home: Path, places: dict[str, str], lease_s: float) -> Books:
     """Read the books of deliveries; `places` are the endpoints' ids by their paths."""
     reader = Reader(dsn, "webhook.deliver")
     received = list(ledger.read(home / "received"))
     read = {line["number"] for line in received if line.get("answer") == "read"}
+    stalls = [(line["stalled_since"], line["at"]) for line in received if "stalled_since" in line]
     acceptances = [
         Acceptance(
             at=line["at"],
             event=line["event"],
             place=places[line["path"]],
             digest=line["digest"],
+            sent_since=sent_since(line["at"], stalls),
             signed_at=line["signed_at"],
             was_read=line["number"] in read,
         )

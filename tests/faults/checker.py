@@ -5,7 +5,7 @@ its own end, both on the database's clock. Spans follow each other without gaps,
 in whose span it falls, and an attempt sends once. One acceptance is the delivery itself. Any other needs
 
 - an attempt of its own whose answer never reached us: lost, interrupted, or retryable without a status, unless the
-  receiver knows that its answer was read; or
+  receiver knows that its answer was read; one that ended before, where the receiver read it late; or
 - a server that crashed: it may take the last moments' settles (sent again) and claims (two processes hold the job);
   one for each crash.
 
@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 #: Between a kill or a thaw and what the receiver read of it later, in seconds.
-STRAGGLING_S = 2.0
+STRAGGLING_S = 8.0
 #: An asynchronous commit is on disk after three rounds of the WAL writer (3 x 200 ms); a result waits a moment before.
-SETTLE_LAG_S = 2.0
+SETTLE_LAG_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,7 @@ class Acceptance:
     place: str
     digest: str  #: of the body
     signed_at: float | None = None
+    sent_since: float | None = None  #: it may have lain unread since then; None = it was read at once
     was_read: bool = False  #: who sent it asked for something else on the same connection afterwards
 
 
@@ -218,15 +219,22 @@ def explain(
             causes.append("the delivery" if own.settled_it else str(own.cause))
             continue
         late = next((each for each in left if each.outcome == "lost" and _straggles(each, acceptance.at, thaws)), None)
+        if late is None:
+            late = next((each for each in left if each.may_have_lost(acceptance) and _lay(each, acceptance)), None)
         if late is not None:
             left.remove(late)
-            causes.append("lost")
+            causes.append(str(late.cause))
         elif crash := next((each for each in unused if each[0] - SETTLE_LAG_S <= acceptance.at <= each[1]), None):
             unused.remove(crash)
             causes.append("server crash")
         else:
             causes.append(UNEXPLAINED)
     return causes[::-1]
+
+
+def _lay(lost: Try, acceptance: Acceptance) -> bool:
+    """Say whether it lay unread as the try ended whose request it is."""
+    return acceptance.sent_since is not None and acceptance.sent_since <= lost.ended_at < acceptance.at
 
 
 def _straggles(lost: Try, at: float, thaws: Sequence[float]) -> bool:

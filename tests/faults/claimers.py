@@ -1,7 +1,7 @@
 """Many runtimes that claim one lane: `python -m tests.faults.claimers DSN LEDGER LOCK NUMBER LEASE_S`.
 
 A handler holds the lock while it runs, and the kernel gives a lock of a killed process back. Whoever finds it taken
-writes that two ran where one may.
+writes that two ran where one may; and who held it longer than its lease stood writes that, which explains it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import os
 import random
 import signal
 import sys
+import time
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
-from delivery.jobs import Job, JobKind
+from delivery.jobs import Job, JobKind, Snooze
 
 from .ledger import Ledger
 
@@ -29,13 +30,18 @@ def one_at_a_time(ledger: Ledger, lock: Path) -> JobKind:
     """Return the kind; its handler takes a few milliseconds."""
 
     async def run(job: Job) -> None:
+        began = time.time()
         held = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             ledger.write(event=job.args["event_id"], pid=os.getpid(), number=job.attempt)
             await asyncio.sleep(random.uniform(0.001, 0.01))
+            if not job.holds_lease():  # the machine left this process alone for as long as that
+                ledger.write(lapsed=job.id, since=began)
         except BlockingIOError:
-            ledger.write(overlap=job.id, pid=os.getpid())
+            if job.holds_lease():
+                ledger.write(overlap=job.id, pid=os.getpid())
+            raise Snooze(timedelta(seconds=0.1)) from None
         finally:
             os.close(held)
 

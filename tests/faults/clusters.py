@@ -61,12 +61,12 @@ class Cluster:
         async def answers() -> bool:
             try:
                 await asyncio.to_thread(self._postgres.ensure)
-                async with await psycopg.AsyncConnection.connect(self.dsn, connect_timeout=2):
+                async with await psycopg.AsyncConnection.connect(self.dsn, connect_timeout=10):
                     return True
             except (Unavailable, psycopg.OperationalError):
                 return False
 
-        await eventually(answers, 60)
+        await eventually(answers, 120)
 
     def read_only(self, on: bool) -> None:
         """Refuse, or take, what writes; every session that stands goes by it from its next transaction on."""
@@ -77,7 +77,7 @@ class Cluster:
     def fill(self) -> float:
         """Shrink the file system to what is used of it; returns when."""
         since = time.time()
-        for more_kb in (64, 128, 256, 512, 1024):
+        for more_kb in (64, 128, 256, 512, 1024, 4096, 16_384, 65_536):
             used = shutil.disk_usage(self._home).used
             try:
                 remount(self._home, f"{used // 1024 + more_kb}k")

@@ -1,6 +1,7 @@
 """A receiver: `python -m tests.faults.receiver LEDGER SEED`. It writes its port, then accepts until it is killed.
 
-What it accepts is written before it answers. A delivery's first visit may go wrong, as the seed will have it: refused,
+What it accepts is written before it answers; so is how long its machine left it alone at a time: what came meanwhile
+it reads late. A delivery's first visit may go wrong, as the seed will have it: refused,
 accepted without a word, or accepted and answered when nobody waits any more. Later visits are always accepted.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 import hashlib
 import random
 import sys
+import time
 from pathlib import Path
 
 from tests.journeys.receivers import OK, Receiver, Request, reply
@@ -20,6 +22,8 @@ BUSY = reply(503, body=b"not now")
 #: How long the endpoints wait for an answer, in seconds.
 DEADLINE_S = 1.0
 SILENT, HUNG, REFUSED = 0.02, 0.03, 0.05  #: of the first visits, each from where the one before ends
+#: How often it looks at the clock, in seconds, and which delay of a look it writes down.
+LOOK_EVERY_S, STALL_S = 0.05, 0.2
 
 
 class LedgerReceiver(Receiver):
@@ -67,12 +71,24 @@ class LedgerReceiver(Receiver):
             self._ledger.write(number=number, answer=fate)
 
 
+async def watch(ledger: Ledger) -> None:
+    """Write down when nothing was read for a while."""
+    looked_at = time.time()
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        before, looked_at = looked_at, time.time()
+        if looked_at - before > STALL_S:
+            ledger.write(stalled_since=before, at=looked_at)
+
+
 async def main(ledger: str, seed: str) -> None:
     """Accept until killed."""
     lines = Ledger(Path(ledger))
     server = await asyncio.start_server(LedgerReceiver(lines, seed).serve, "127.0.0.1", 0, backlog=1024)
     lines.write(port=server.sockets[0].getsockname()[1])
-    await server.serve_forever()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(watch(lines))
+        tasks.create_task(server.serve_forever())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from .books import sent_since
 from .checker import Acceptance, Books, JobLine, Try, explain, judge
 
 GOOD = Books(
@@ -101,6 +102,16 @@ def test_a_process_that_thaws_may_send_what_it_had_begun() -> None:
     late = replace(FIRST, at=20.0)
     assert explain([SECOND, late], [LOST, DELIVERED], thaws=[19.0]) == ["the delivery", "lost"]
     assert explain([SECOND, late], [LOST, DELIVERED], thaws=[10.0]) == ["the delivery", "unexplained"]
+
+
+def test_what_lay_unread_while_its_receiver_stalled_is_of_the_try_that_had_sent_it() -> None:
+    timed_out = replace(LOST, outcome="retryable", code="timeout")
+    late = replace(FIRST, at=3.9, sent_since=2.5)
+    assert explain([late, SECOND], [timed_out, DELIVERED]) == ["retryable: timeout", "the delivery"]
+    assert explain([replace(late, sent_since=3.5), SECOND], [timed_out, DELIVERED]) == ["unexplained", "the delivery"]
+    assert [sent_since(at, [(0.5, 1.0), (1.9, 2.5)]) for at in (0.4, 0.7, 1.8, 2.4, 3.0, 3.6)] == [
+        *(0.4, 0.5, 0.5, 0.5, 0.5, 3.6)
+    ]
 
 
 def test_a_first_acceptance_whose_answer_was_lost_is_no_duplicate() -> None:

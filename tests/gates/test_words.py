@@ -18,8 +18,10 @@ REGISTRIES = (
     "deb.debian.org",
     "proxy.golang.org",
 )
+#: Folders at the top of a machine that hold what is somebody's own.
+FOLDERS = ("work", "root", "home")
 UNWANTED: dict[str, str] = {
-    r"(?<![\w.~*])/(work|root|home)/\w": "a path of one machine: write it relative to the top of the tree",
+    rf"(?<![\w.~*])/({'|'.join(FOLDERS)})/\w": "a path of one machine: write it relative to the top of the tree",
     "|".join(map(re.escape, REGISTRIES)): "the address of a registry: name the package, its client knows where",
     r"^(<{7} |>{7} |={7}$)": "a half-made merge: finish it",
 }
@@ -45,11 +47,17 @@ def test_every_word_belongs_here():
 
 @pytest.mark.parametrize(
     "line",
-    ["cd /work/main", "see `/root/notes`", f"--index-url https://{REGISTRIES[0]}/simple", "<" * 7 + " HEAD"],
+    [
+        *(f"cd /{folder}/main" for folder in FOLDERS),
+        *(f"see `/{folder}/notes`" for folder in FOLDERS),
+        f"--index-url https://{REGISTRIES[0]}/simple",
+        "<" * 7 + " HEAD",
+    ],
 )
 def test_a_word_that_does_not_is_refused(line: str):
     assert refused(belong_here, "docs/x.md", f"# X\n{line}\n")
 
 
-def test_an_address_path_is_accepted():
-    assert not refused(belong_here, "docs/x.md", "POST https://example.com/work/orders")
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_an_address_path_is_accepted(folder: str):
+    assert not refused(belong_here, "docs/x.md", f"POST https://example.com/{folder}/orders")

@@ -12,7 +12,7 @@ T = TypeVar("T")
 LOOK_EVERY_S = 0.02
 
 
-async def eventually(predicate: Callable[[], T | Awaitable[T]], within: float = 20.0) -> T:
+async def eventually(predicate: Callable[[], T | Awaitable[T]], within: float = 45.0) -> T:
     """Return the first truthy answer of `predicate`; fail with its last one after `within` seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within

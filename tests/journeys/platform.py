@@ -31,7 +31,7 @@ OWNER, TYPE = "acme", "order.paid"
 
 _IN_FLIGHT = """
 SELECT args->>'event_id' AS event_id, args->>'endpoint_id' AS endpoint_id
-FROM ours.job WHERE state = 'running' AND lease_until > now()
+FROM ours.job WHERE state = 'running'
 """
 _LEFT = "SELECT (SELECT count(*) FROM tidings.outbox) + (SELECT count(*) FROM ours.job) AS n"
 _RECORD = "SELECT tidings.record(%s, %s, NULL, json_build_object('n', n)) AS id FROM generate_series(1, %s) AS n"
@@ -48,7 +48,7 @@ class Process:
         """Its process id."""
         return self._process.pid
 
-    async def says(self, word: str, within: float = 20.0) -> None:
+    async def says(self, word: str, within: float = 60.0) -> None:
         """Wait for its next word."""
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), within)
@@ -70,7 +70,7 @@ class Process:
         """Ask it to stop in order."""
         self._process.send_signal(signal.SIGTERM)
 
-    async def ended(self, within: float = 20.0) -> int:
+    async def ended(self, within: float = 60.0) -> int:
         """Wait for its end; returns its exit code."""
         return await asyncio.wait_for(self._process.wait(), within)
 
@@ -121,10 +121,10 @@ class Platform:
         return int(next(iter(row.values())))
 
     async def in_flight(self) -> set[tuple[str, str]]:
-        """Name the (event, endpoint) of every delivery that a claim in force holds."""
+        """Name the (event, endpoint) of every delivery that a claim holds, though its lease may be over by now."""
         return {(row["event_id"], row["endpoint_id"]) for row in await self.sql(_IN_FLIGHT)}
 
-    async def ended(self, within: float = 30.0) -> dict[str, int]:
+    async def ended(self, within: float = 60.0) -> dict[str, int]:
         """Wait until nothing is in the outbox and no job waits or runs; returns how many jobs ended how."""
 
         async def nothing_left() -> bool:
@@ -134,7 +134,7 @@ class Platform:
         rows = await self.sql("SELECT state, count(*) AS n FROM ours.job_done GROUP BY state")
         return {row["state"]: row["n"] for row in rows}
 
-    async def relayed(self, within: float = 20.0) -> None:
+    async def relayed(self, within: float = 60.0) -> None:
         """Wait until nothing is in the outbox."""
 
         async def empty() -> bool:
@@ -181,6 +181,8 @@ class Platform:
 
 #: A worker that says nothing is dead within two seconds.
 BRISK = {"lease": "2s", "shard_lease": "1s", "poll": "0.2s", "relay_poll": "0.05s", "grace": "1s"}
+#: None is held for dead because its machine left it alone for a while.
+STEADY = BRISK | {"lease": "30s", "shard_lease": "15s"}
 
 
 def settings_of(dsn: str, given: dict[str, str]) -> Settings:
@@ -194,7 +196,7 @@ def new_keys() -> str:
 
 
 @asynccontextmanager
-async def platform_on(dsn: str, receiver: Receiver, pace: dict[str, str] = BRISK) -> AsyncIterator[Platform]:
+async def platform_on(dsn: str, receiver: Receiver, pace: dict[str, str] = STEADY) -> AsyncIterator[Platform]:
     """Open a platform whose one event type may leave; whatever it started is gone at the end."""
     keys = new_keys()
     async with (

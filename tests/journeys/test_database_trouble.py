@@ -127,7 +127,7 @@ async def restart_and_check(
 ) -> dict[str, int]:
     """Take the server down in mid-flight, twice; returns what was counted."""
     postgres, home, dsn = cluster
-    async with platform_on(dsn, receiver) as platform:
+    async with platform_on(dsn, receiver, BRISK) as platform:
         receiver.answer(Slow(0.02))
         await platform.endpoint("/a")
         await platform.endpoint("/b")
@@ -144,8 +144,8 @@ async def restart_and_check(
                     await asyncio.to_thread(postgres.stop)
                     await asyncio.to_thread(postgres.start)
             goal = len(receiver.requests) + 100
-            await eventually(lambda: len(receiver.requests) >= goal, 30)
-        await eventually(lambda: settled(dsn), 30)
+            await eventually(lambda: len(receiver.requests) >= goal)
+        await eventually(lambda: settled(dsn), 60)
         check(application, receiver, ("/a", "/b"))
         assert application.cut_off >= 2
         async with await psycopg.AsyncConnection.connect(dsn) as connection:
@@ -177,7 +177,7 @@ async def test_a_process_that_is_asked_to_stop_while_the_database_is_away_ends_i
     cluster: tuple[EmbeddedPostgres, Path, str], receiver: Receiver
 ) -> None:
     postgres, _, dsn = cluster
-    async with platform_on(dsn, receiver) as platform:
+    async with platform_on(dsn, receiver, BRISK) as platform:
         held = Held()
         receiver.answer(held)
         await platform.endpoint("/a")
@@ -187,7 +187,7 @@ async def test_a_process_that_is_asked_to_stop_while_the_database_is_away_ends_i
         await asyncio.to_thread(postgres.stop)
         process.terminate()
         await process.says("stopping")
-        await process.says("stopped", 30)
+        await process.says("stopped")
         assert await process.ended() == 0
 
 
@@ -211,8 +211,8 @@ async def test_an_embedded_database_that_is_killed_comes_back_by_itself(receiver
             except Unavailable:
                 return None
 
-        second = await eventually(recorded, 30)
-        await eventually(lambda: str(second) in {request.id for request in receiver.requests}, 30)
+        second = await eventually(recorded)
+        await eventually(lambda: str(second) in {request.id for request in receiver.requests})
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled(), task.exception()
@@ -226,8 +226,8 @@ async def test_cutting_every_connection_again_and_again_loses_and_doubles_nothin
     receiver.answer(Slow(0.02))
     await platform.endpoint("/a")
     await platform.endpoint("/b")
-    await platform.process()
-    await platform.process()
+    await platform.process(**BRISK)
+    await platform.process(**BRISK)
     async with recording(platform.dsn) as application:
         for _ in range(10):
             goal = len(receiver.requests) + 30

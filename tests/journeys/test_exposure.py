@@ -53,11 +53,12 @@ async def test_a_delivery_whose_type_becomes_internal_between_relay_and_send_is_
 
 async def test_a_retry_of_what_has_become_internal_is_not_sent(platform: Platform, receiver: Receiver) -> None:
     receiver.answer(in_turn(reply(503)))
-    await platform.endpoint("/a", policy="quick")  # tried again after a second
+    await platform.endpoint("/a", policy="patient")
     await platform.record()
-    async with platform.working():
-        await eventually(lambda: platform.deliveries(states=(JobState.RETRYABLE,)))
+    async with platform.working() as app:
+        [waits] = await eventually(lambda: platform.deliveries(states=(JobState.RETRYABLE,)))
         await expose(platform, Exposure.INTERNAL)
+        await app.deliveries.retry(OWNER, waits.id)
         assert await platform.ended() == {"discarded": 1}
     assert len(receiver.requests) == 1
     [delivery] = await platform.deliveries()

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from delivery.cli.logs import JsonLines, Lines
 from delivery.sealing import KeyEncryptionKey
 from signing import SigningSecret
 from subscriptions.model import EndpointChanges
@@ -80,9 +81,11 @@ async def test_a_run_with_every_sort_of_trouble_leaves_no_secret_behind(
         ended = await platform.ended(60)
     assert ended == {"completed": 3, "discarded": 9}
     kept = await dump(platform.connection)
-    logged = "\n".join(record.getMessage() + str(record.exc_text or "") for record in caplog.records).encode()
+    lines = [writer.format(record) for writer in (Lines(), JsonLines()) for record in caplog.records]
+    logged = "\n".join(lines).encode()
     assert b"[hidden]".hex().encode() in kept  # the echo was kept, and blotted out
     assert f"endpoint={nowhere.id}".encode() in logged
+    assert f'"endpoint": "{nowhere.id}"'.encode() in logged
     keys = [material(secret) for secret in secrets] + [material(KeyEncryptionKey.parse(platform.keys))]
     for known in (TOKEN.encode(), *keys):
         for form in forms(known):

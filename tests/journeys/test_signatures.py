@@ -62,11 +62,12 @@ async def test_a_retry_queued_before_a_rotation_verifies_with_the_old_key_and_th
     platform: Platform, receiver: Receiver
 ) -> None:
     receiver.answer(in_turn(reply(500), OK))
-    endpoint, old = await platform.endpoint("/a", policy="quick")  # tried again after a second
+    endpoint, old = await platform.endpoint("/a", policy="patient")
     await platform.record()
     async with platform.working() as app:
-        await eventually(lambda: platform.deliveries(states=(JobState.RETRYABLE,)))
+        [waits] = await eventually(lambda: platform.deliveries(states=(JobState.RETRYABLE,)))
         new = await app.endpoints.rotate_secret(OWNER, endpoint.id, by="test", overlap=timedelta(hours=1))
+        await app.deliveries.retry(OWNER, waits.id)
         assert await platform.ended() == {"completed": 1}
         first, second = receiver.requests
         WebhookVerifier(old).verify(first.body, first.headers)

@@ -154,7 +154,7 @@ def test_a_role_cannot_make_the_trigger_read_a_doorbell_of_its_own(owner: Owner,
     with as_role() as connection:
         connection.execute(TRAPS.format(into="pg_temp.", temp=""))
         connection.execute(RECORD)
-    assert len(list(owner.notifies(timeout=5, stop_after=1))) == 1
+    assert len(list(owner.notifies(timeout=30, stop_after=1))) == 1
 
 
 def test_every_definers_function_has_its_search_path_fixed(owner: Owner, granted: str):
@@ -182,7 +182,7 @@ def test_the_second_of_two_that_grant_at_once_waits_and_succeeds(empty_dsn: str,
             first.execute(sql.SQL("GRANT USAGE ON SCHEMA tidings TO {}").format(sql.Identifier(granted)))
             waiting = thread.submit(_grant_record, second, granted)
             until_it_waits(owner, second)
-        assert waiting.result(10) is None
+        assert waiting.result(60) is None
 
 
 @pytest.mark.parametrize("nobody", ["", "public", "none", "PUBLIC", "no such role", 'x"; DROP SCHEMA tidings; --'])

@@ -102,7 +102,8 @@ class Jobs(Owners):
 
             def told() -> None:
                 self.claims += [
-                    Claim(row["id"], token, refusal(Flight(row, token, 0.0, 0.0), KINDS[row["kind"]])) for row in rows
+                    Claim(row["id"], token, refusal(Flight(row, row["lane"] >> 3, token, 0.0, 0.0), KINDS[row["kind"]]))
+                    for row in rows
                 ]
 
             def commit() -> None:

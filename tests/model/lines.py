@@ -16,7 +16,9 @@ from delivery.adapters.postgres.statements import statement
 
 #: How many transactions may be under way at once.
 LINES = 4
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+#: For another's transaction or at the gate; for a whole table, at most until a vacuum is through with it.
+_WAITS = "SELECT FROM pg_locks WHERE pid = %s AND NOT granted AND locktype <> 'relation'"
 _TABLES = ("job", "job_done", "attempt", "job_key", "job_identity", "worker", "waiter")
 _EMPTY = "; ".join(f"DELETE FROM tidings.{table}" for table in _TABLES)
 #: What a claim waits at that is to stall between its snapshot and its rows.
@@ -156,9 +158,8 @@ class Store:
     def _waits(self, line: Line, future: Future[Rows]) -> bool:
         """Say whether a statement waits, once it does or has ended."""
         deadline = time.monotonic() + PATIENCE_S
-        query = "SELECT FROM pg_locks WHERE pid = %s AND NOT granted"
         while not future.done():
-            if self.aside.execute(query, [line.connection.info.backend_pid]).fetchall():
+            if self.aside.execute(_WAITS, [line.connection.info.backend_pid]).fetchall():
                 return True
             assert time.monotonic() < deadline, "a statement neither ended nor waited"
         return False

@@ -15,7 +15,7 @@ PROMISES = (
     Mutant(
         "a subscription committed before an event is seen",
         "delivery/relay.py",
-        "if version != self._version:",
+        "if batch.routes_version != self._version:",
         "if self._version < 0:",
         [
             "tests/journeys/test_outbox.py::"
@@ -128,8 +128,8 @@ PROMISES = (
     ),
     Mutant(
         "another owner's endpoint is never sent to",
-        f"{SQL}load_parcels.sql",
-        "\nWHERE p.owner_id = e.owner_id",
+        "delivery/adapters/postgres/parcels.py",
+        " or found.endpoint.owner_id != event[0].owner_id",
         "",
         ["tests/delivery/test_worker.py::test_an_endpoint_of_another_owner_is_never_sent_to"],
     ),
@@ -164,6 +164,55 @@ PROMISES = (
         f"{SQL}expire_jobs.sql",
         "WHEN k.kind IS NULL THEN %(others_until)s::timestamptz",
         "WHEN k.kind IS NULL THEN %(others_until)s::timestamptz - interval '100 years'",
-        [f"{OF_POSTGRES}test_upkeep.py::test_a_job_of_a_kind_without_a_limit_never_expires"],
+        [f"{OF_POSTGRES}test_upkeep.py::test_jobs_of_a_kind_that_nobody_runs_expire_too"],
+    ),
+    Mutant(
+        "who recovers as it is judged stays enabled",
+        f"{SQL}still_fails.sql",
+        " AND failing_since = %(since)s",
+        " AND %(since)s::timestamptz IS NOT NULL",
+        [f"{OF_POSTGRES}test_health.py::test_who_recovers_as_it_is_judged_stays_enabled"],
+    ),
+    Mutant(
+        "nobody is disabled unwarned",
+        "delivery/health.py",
+        "if due > streak.warned:",
+        "if False:",
+        ["tests/delivery/test_health.py::test_nobody_is_disabled_unwarned"],
+    ),
+    Mutant(
+        "a probe undoes no person's word",
+        "delivery/app/parts.py",
+        "by=BY, only_if_disabled_by=BY)",
+        "by=BY)",
+        [f"{OF_POSTGRES}test_health.py::test_a_person_who_disables_it_while_it_is_probed_has_the_last_word"],
+    ),
+    Mutant(
+        "trouble of our own is no failure of an endpoint",
+        "delivery/worker.py",
+        "and verdict.counts",
+        "and True",
+        ["tests/delivery/test_worker_health.py"],
+    ),
+    Mutant(
+        "a streak ends with a success",
+        "delivery/worker.py",
+        "await self._health.recovered(parcel.endpoint.id)",
+        "pass",
+        ["tests/delivery/test_worker_health.py::test_a_success_ends_it"],
+    ),
+    Mutant(
+        "who commits beside another that rings is found without the poll",
+        "delivery/relay.py",
+        "_AGAIN if found else ",
+        "",
+        ["tests/delivery/test_relay_running.py::test_who_commits_beside_another_that_rings_is_found_without_the_poll"],
+    ),
+    Mutant(
+        "a process beside another is told to end once",
+        "delivery/cli/processes.py",
+        "self._running - self._told",
+        "set(self._running)",
+        ["tests/delivery/cli/test_processes.py::test_each_is_told_to_end_once_however_often_this_process_is"],
     ),
 )

@@ -17,15 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .mutant import Mutant
+from .mutants_of_operation import OPERATION
 from .mutants_of_platform import PROMISES
 from .mutants_of_protocol import PROTOCOL_OF_JOBS
 
-MUTANTS = (*PROMISES, *PROTOCOL_OF_JOBS)
+MUTANTS = (*PROMISES, *PROTOCOL_OF_JOBS, *OPERATION)
 ROOT = Path(__file__).parents[2]
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "*_cache", ".hypothesis", "__pycache__", "build", "dist")
 #: How long the tests of one trial may take, in seconds.
 PATIENCE_S = 900
 _FAILED = 1  # as pytest says it; anything above is that it did not come to the tests
+_HUNG = 124  # as `timeout` says it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,10 @@ class Trial:
 def run(tree: Path, tests: Sequence[str]) -> int:
     """Run tests in a tree; returns how pytest ended."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    return subprocess.run(command, cwd=tree, capture_output=True, timeout=PATIENCE_S, check=False).returncode
+    try:
+        return subprocess.run(command, cwd=tree, capture_output=True, timeout=PATIENCE_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        return _HUNG
 
 
 def trials(tree: Path, mutants: Sequence[Mutant]) -> Iterator[Trial]:

@@ -29,19 +29,20 @@ class Answers:
 
 def flights(left_s: float) -> dict[int, Flight]:
     """Two flights with so much of their lease left."""
-    return {n: Flight({"id": n, "lane": 8}, n, boot_time() + left_s, 0.0) for n in (1, 2)}
+    return {n: Flight({"id": n}, 1, n, boot_time() + left_s, 0.0) for n in (1, 2)}
 
 
 async def test_a_flight_whose_claim_no_longer_stands_is_stopped_and_the_other_goes_on():
-    mine = flights(1.0)
+    mine = flights(15.0)
+    before = boot_time()
     await Leases(Answers({"id": 1, "cancelled_by": None, "renewed": True}), LEASE, mine).renew()  # type: ignore[arg-type]
     assert (mine[1].lapsed, mine[1].told, mine[1].holds_lease()) == (False, False, True)
-    assert mine[1].good_until > boot_time() + 20
+    assert mine[1].good_until >= before + LEASE.total_seconds()
     assert (mine[2].lapsed, mine[2].told, mine[2].holds_lease()) == (True, True, False)
 
 
 async def test_a_flight_that_is_to_be_cancelled_is_stopped_and_keeps_its_lease():
-    mine = flights(1.0)
+    mine = flights(15.0)
     standing = (
         {"id": 1, "cancelled_by": "ann", "renewed": True},
         {"id": 2, "cancelled_by": None, "renewed": True},
@@ -53,7 +54,7 @@ async def test_a_flight_that_is_to_be_cancelled_is_stopped_and_keeps_its_lease()
     ]
 
 
-@pytest.mark.parametrize(("left_s", "stopped"), [(1.0, False), (-1.0, True)])
+@pytest.mark.parametrize(("left_s", "stopped"), [(15.0, False), (-1.0, True)])
 async def test_a_flight_whose_job_another_transaction_holds_goes_on_until_its_lease_is_over(
     left_s: float, stopped: bool
 ):
@@ -66,14 +67,14 @@ async def test_a_flight_whose_job_another_transaction_holds_goes_on_until_its_le
 
 
 async def test_a_flight_that_is_to_be_cancelled_is_stopped_also_while_another_transaction_holds_its_job():
-    mine = flights(1.0)
+    mine = flights(15.0)
     standing = ({"id": 1, "cancelled_by": None, "renewed": True}, {"id": 2, "cancelled_by": "ann", "renewed": False})
     await Leases(Answers(*standing), LEASE, mine).renew()  # type: ignore[arg-type]
     assert [(flight.told, flight.cancelled_by) for flight in mine.values()] == [(False, None), (True, "ann")]
 
 
 @pytest.mark.parametrize("trouble", [Unavailable("away"), ZeroDivisionError("not of this world")])
-@pytest.mark.parametrize(("left_s", "stopped"), [(1.0, False), (-1.0, True)])
+@pytest.mark.parametrize(("left_s", "stopped"), [(15.0, False), (-1.0, True)])
 async def test_while_the_database_is_away_a_flight_goes_on_until_its_lease_is_over(
     left_s: float, stopped: bool, trouble: Exception
 ):

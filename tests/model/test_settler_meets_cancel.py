@@ -55,7 +55,7 @@ async def test_a_result_that_meets_a_cancelling_waits_for_it_and_ends_the_job(da
     ended: list[int] = []
     settler = Settler(database, lambda rows: ended.extend(row["id"] for row in rows if row["due_in_s"] is None))
     writing = asyncio.create_task(settler.run())
-    async with await psycopg.AsyncConnection.connect(dsn) as person, asyncio.timeout(30):
+    async with await psycopg.AsyncConnection.connect(dsn) as person, asyncio.timeout(60):
         await person.execute(statement("cancel_running"), {"ids": [job_id], "reason": "ann"})
         settler.add(Result(id=job_id, lease=7, state=state, outcome="failed" if state == "retryable" else None))
         await eventually(lambda: settler._held)
@@ -78,7 +78,7 @@ async def test_a_cancelling_committed_after_the_snapshot_of_a_settle_ends_the_jo
     gated = statement("settle_jobs").replace(
         at, b"SELECT r.* FROM (SELECT pg_advisory_xact_lock(4711)) AS gate, unnest(", 1
     )
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as person, asyncio.timeout(30):
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as person, asyncio.timeout(60):
         await person.execute("SELECT pg_advisory_lock(4711)")
         settling = asyncio.create_task(database.fetch(gated, _columns([result]), quick=True))
         while (await (await person.execute(_WAITS)).fetchone()) == (0,):

@@ -245,6 +245,11 @@ def test_a_jwk_of_something_else_is_refused(change: dict) -> None:
         PublicKey.from_jwk(KEY.public_key.to_jwk() | change)
 
 
+def test_a_whole_jwks_document_is_told_apart_from_one_key() -> None:
+    with pytest.raises(InvalidKeyError, match="each of its keys"):
+        PublicKey.from_jwk(jwks([KEY.public_key]))
+
+
 def test_a_receiver_of_shared_secrets_never_loads_cryptography() -> None:
     code = (
         "import sys; from signing import *; s = SigningSecret.generate(); "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from signing import InvalidKeyError, SigningSecret, parse_key
+from signing import InvalidKeyError, SigningSecret, WebhookVerifier, parse_key
 
 CASES = json.loads((Path(__file__).parent / "vectors" / "secrets.json").read_text())
 TEXT = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -60,6 +60,12 @@ def test_white_space_around_a_key_is_named_as_the_cause(text: str) -> None:
 def test_a_key_that_is_no_text_is_refused(text: object) -> None:
     with pytest.raises(InvalidKeyError, match="is the setting missing"):
         parse_key(text)  # type: ignore[arg-type] # what a missing setting looks like
+
+
+@pytest.mark.parametrize("keys", [[TEXT], (TEXT,), {TEXT}])
+def test_several_keys_in_one_are_told_apart_from_a_missing_one(keys: object) -> None:
+    with pytest.raises(InvalidKeyError, match="give several one by one"):
+        WebhookVerifier(keys)  # type: ignore[arg-type] # a list where keys are wanted
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,14 @@ class Notebook:
     ) -> Sequence[Endpoint]:
         raise NotImplementedError
 
+    async def lock_setup(self) -> None:
+        raise NotImplementedError
+
+    async def endpoints_between(
+        self, owner_id: str | None, first: UUID, last: UUID, *, limit: int
+    ) -> Sequence[tuple[UUID, str]]:
+        raise NotImplementedError
+
     async def update_endpoint(self, endpoint: Endpoint) -> None:
         assert endpoint.id in self.rows
         self.rows[endpoint.id] = endpoint

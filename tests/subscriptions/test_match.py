@@ -163,6 +163,11 @@ def test_matching_follows_the_rules_read_literally(pattern: Pattern, name: str) 
     assert matches(pattern, name) == wants_by_the_book(pattern.text, name)
 
 
+@given(pattern=patterns, name=types)
+def test_a_pattern_written_as_an_expression_wants_the_same(pattern: Pattern, name: str) -> None:
+    assert (re.fullmatch(pattern.expression, name) is not None) == matches(pattern, name)
+
+
 @given(wanted=st.lists(st.tuples(patterns, st.integers(0, 5)), max_size=30), name=types)
 def test_a_matcher_finds_what_asking_each_pattern_finds(wanted: list[tuple[Pattern, int]], name: str) -> None:
     naive = {thing for pattern, thing in wanted if matches(pattern, name)}

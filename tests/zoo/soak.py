@@ -14,7 +14,7 @@ import sys
 import tempfile
 import tracemalloc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import cycle, islice
@@ -58,19 +58,30 @@ async def rounds(zoo: Zoo, deliveries: int, of: int) -> AsyncIterator[Holdings]:
         Guard(allowed=LOCAL, denied=doors), resolver=Names(names), ssl_context=zoo.authority.client_context()
     )
     messages, codes = cycle(message(zoo, name) for name in receivers()), Counter[str]()
-    done = 0
+    done, files, tasks = 0, open_files(), len(asyncio.all_tasks())
     tracemalloc.start()
     try:
         while done < deliveries:
             await one_round(channel, list(islice(messages, of)), codes)
             done += of
+            await settle(lambda: len(asyncio.all_tasks()) <= tasks)
             yield holdings(done, codes)
         await channel.aclose()
-        await asyncio.sleep(0)
+        await settle(lambda: len(asyncio.all_tasks()) <= tasks and open_files() <= files)
         yield holdings(done, codes)
     finally:
         tracemalloc.stop()
         await channel.aclose()
+
+
+async def settle(is_quiet: Callable[[], bool]) -> None:
+    """Let what ended just now go; who looks finds what stays."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+        gc.collect()
+        if is_quiet():
+            return
+        await asyncio.sleep(0.05)
 
 
 async def one_round(channel: HttpChannel, messages: list[Message], codes: Counter[str]) -> None:

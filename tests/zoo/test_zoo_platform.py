@@ -16,11 +16,11 @@ from delivery.replay import DeliveryFilter
 from subscriptions.model import Exposure
 from tests.delivery.adapters.http.receivers import OK, answering, receiver
 from tests.journeys.patience import eventually
-from tests.journeys.platform import BRISK, new_keys, settings_of
+from tests.journeys.platform import STEADY, new_keys, settings_of
 
 from .cage import Receiver, receivers
 from .open import Zoo
-from .test_zoo import open_files
+from .test_zoo import TIMEOUTS, open_files
 
 OWNER, TYPE = "acme", "order.paid"
 #: What is reached over a name, or is a door of the platform, takes a resolver and a guard of the test's own.
@@ -32,6 +32,8 @@ UNKNOWN_HERE = {"expired", "other_name", "untrusted", "wants_certificate"}
 def codes_of(receiver: Receiver) -> tuple[str, ...]:
     if receiver.tls in UNKNOWN_HERE:
         return ("tls_untrusted",)
+    if receiver.ends == "deadline":
+        return TIMEOUTS  # how far it comes within half a second, among so many, is the machine's doing
     return receiver.expect if isinstance(receiver.expect, tuple) else (receiver.expect,)
 
 
@@ -69,7 +71,7 @@ async def tried(app: App) -> bool:
 @pytest.mark.timeout(300)
 async def test_the_platform_survives_the_whole_zoo_and_serves_the_healthy(dsn: str, zoo: Zoo):
     sockets = open_files()
-    settings = settings_of(dsn, {"keys": new_keys()} | BRISK)
+    settings = settings_of(dsn, {"keys": new_keys()} | STEADY)
     async with receiver(answering(OK)) as healthy, open_app(settings) as app:
         await app.event_types.declare(TYPE, by="test", exposure=Exposure.WEBHOOK)
         urls = {
@@ -86,7 +88,7 @@ async def test_the_platform_survives_the_whole_zoo_and_serves_the_healthy(dsn: s
             await eventually(lambda: len(healthy.received) == 2)
         await check_attempts(app, endpoints)
     gc.collect()
-    assert open_files() <= sockets
+    await eventually(lambda: open_files() <= sockets)
 
 
 async def check_attempts(app: App, endpoints: dict[UUID, str]) -> None:

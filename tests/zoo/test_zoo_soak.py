@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -17,6 +18,7 @@ ROUNDS = 5
 
 @pytest.mark.timeout(300)
 async def test_hostile_deliveries_leave_memory_sockets_and_tasks_flat(zoo: Zoo):
+    gc.collect()  # what others left is not to be taken for ours
     files, tasks = open_files(), len(asyncio.all_tasks())
     *held, left = [each async for each in rounds(zoo, ROUNDS * ROUND, ROUND)]
     warm, later = held[:2], held[2:]
@@ -28,4 +30,5 @@ async def test_hostile_deliveries_leave_memory_sockets_and_tasks_flat(zoo: Zoo):
         assert each.tasks == tasks, held
     assert sum(left.codes.values()) == ROUNDS * ROUND
     assert left.codes["internal_error"] == 0
-    assert (left.sockets, left.tasks) == (files, tasks)
+    assert left.sockets <= files
+    assert left.tasks == tasks

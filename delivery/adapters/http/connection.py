@@ -19,6 +19,7 @@ from typing import Final, cast
 import httptools
 
 from delivery.channels import MAX_REPLY_BYTES, MAX_REPLY_HEADERS, Fault, FaultCode, Reply
+from delivery.timers import Timers
 
 #: One read takes at most this. The connections of one loop share the buffer, as nothing stays in it.
 BUFFER_BYTES = 65_536
@@ -68,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_status",
         "_step",
         "_timer",
+        "_timers",
         "_transport",
         "_upgraded",
         "address",
@@ -79,14 +81,14 @@ class Connection(asyncio.BufferedProtocol):
         "spoke_first",
     )
 
-    def __init__(self, address: str, buffer: memoryview, on_lost: Callable[[Connection], None]) -> None:
+    def __init__(self, address: str, buffer: memoryview, timers: Timers, on_lost: Callable[[Connection], None]) -> None:
         self.address = address  #: the literal that was dialled
         self.exchanges = 0
         self.keep = False  #: whether another exchange may follow the last one
         self.spoke_first = False  #: said something before it was asked anything: no HTTP server does
         self.born = self.idle_since = 0.0
         self.judged_for: tuple[int, str] | None = None  #: the guard's revision and the owner it was allowed for
-        self._buffer, self._on_lost = buffer, on_lost
+        self._buffer, self._timers, self._on_lost = buffer, timers, on_lost
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
@@ -97,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         self._parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_chunked_length=True,
-            lenient_data_after_close=True,
+            lenient_keep_alive=True,  # an interim answer that says `Connection: close` is not the last
             lenient_optional_cr_before_lf=True,
         )
 
@@ -126,18 +128,19 @@ class Connection(asyncio.BufferedProtocol):
         self._body: bytes | bytearray = b""
         self._note: str | None = None
         future = self._future = self._loop.create_future()
-        self._timer = self._loop.call_at(deadline, self._out_of_time)
+        self._timer = self._timers.call_at(deadline, self._out_of_time)
         transport.write(request)
         if transport.is_closing():  # the write found it closed, and so sent nothing
-            self._timer.cancel()
+            self._timers.cancel(self._timer)
             self._future = None
             return None
         return future
 
     @property
     def reusable(self) -> bool:
-        """Whether another exchange may follow."""
-        return self.keep and self._transport is not None and not self._transport.is_closing()
+        """Whether another exchange may follow: not behind a request of which a part is still unsent."""
+        transport = self._transport
+        return self.keep and transport is not None and not (transport.is_closing() or transport.get_write_buffer_size())
 
     def abort(self) -> None:
         """Close without waiting; what was not sent yet is dropped."""
@@ -292,9 +295,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _shorten(self) -> None:
         """Give the body its time."""
-        until = min(self._timer.when(), self._loop.time() + _BODY_GRACE_S)
-        self._timer.cancel()
-        self._timer = self._loop.call_at(until, self._out_of_time)
+        until = min(self._timer[0], self._loop.time() + _BODY_GRACE_S)
+        self._timers.cancel(self._timer)
+        self._timer = self._timers.call_at(until, self._out_of_time)
 
     def _out_of_time(self) -> None:
         if self._step == _BODY:
@@ -352,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, answer: Reply | Fault) -> None:
         future, self._future = self._future, None
-        self._timer.cancel()
+        self._timers.cancel(self._timer)
         if future is not None and not future.done():
             future.set_result(answer)
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from delivery.channels import FaultCode
 from delivery.errors import InvalidInput
+from delivery.timers import Timers
 from subscriptions.model import TlsIdentity
 
 from .connection import BUFFER_BYTES, Connection
@@ -35,6 +36,7 @@ class Dialer:
         self._proxy = judge.proxy
         self._contexts = Contexts(ssl_context)
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._timers: Timers | None = None
 
     def allows(self, connection: Connection, origin: Origin, owner_id: str) -> bool:
         """Whether a kept connection's address may be talked to now, by this owner."""
@@ -67,9 +69,17 @@ class Dialer:
                     reason = judged.blocked[0].reason if judged.blocked else f"{origin.host} has no address"
                     raise SendError(FaultCode.BLOCKED_ADDRESS, reason)
                 sock, address = await self._connected(judged.vetted[:_MAX_ADDRESSES], origin, until)
-                return await self._start(sock, Connection(address, self._buffer, on_lost), origin)
+                connection = Connection(address, self._buffer, self._running_timers(), on_lost)
+                return await self._start(sock, connection, origin)
         except TimeoutError:
             raise SendError(FaultCode.CONNECT_TIMEOUT, f"no connection to {origin.host} in time") from None
+
+    def _running_timers(self) -> Timers:
+        """Return the timers of the loop that runs: those of one that ended never ring."""
+        loop = asyncio.get_running_loop()
+        if self._timers is None or self._timers.loop is not loop:
+            self._timers = Timers(loop)
+        return self._timers
 
     async def _connected(self, vetted: Sequence[str], origin: Origin, until: float) -> tuple[socket.socket, str]:
         if self._proxy is None:

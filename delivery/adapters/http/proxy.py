@@ -42,7 +42,9 @@ class Proxy:
         Raises:
             InvalidInput: it is no such URL; the message does not repeat it.
         """
-        wrong = InvalidInput("the egress proxy is not an http URL: write it like http://proxy.example.com:3128")
+        wrong = InvalidInput(
+            "the egress proxy (TIDINGS_EGRESS_PROXY) is not an http URL: write it like http://proxy.example.com:3128"
+        )
         try:
             parts = urlsplit(url)
             port = parts.port or 3128
@@ -91,10 +93,13 @@ class Proxy:
             head = await _read_head(sock)
         except OSError as error:
             raise SendError(FaultCode.PROXY_FAILED, "the egress proxy closed the connection") from error
-        status = _STATUS.match(head)
-        if status is None or not head.endswith(b"\r\n\r\n"):
-            raise SendError(FaultCode.PROXY_FAILED, "what the egress proxy answers is not HTTP/1.1")
-        _check_status(int(status[1]))
+        status, end = _STATUS.match(head), head.find(b"\r\n\r\n")
+        wrong = SendError(FaultCode.PROXY_FAILED, "what the egress proxy answers is not HTTP/1.1")
+        if status is None or end < 0:
+            raise wrong
+        _check_status(int(status[1]))  # a refusal may bring a page along
+        if end + 4 < len(head):
+            raise wrong
 
     def _credentials(self) -> bytes:
         if self.authorization is None:

@@ -173,7 +173,7 @@ class SystemResolver:
         try:
             work.start()
         except RuntimeError:  # no more threads in this system
-            self._end(lookup, SendError(FaultCode.CHANNEL_BUSY))
+            loop.call_soon(self._end, lookup, SendError(FaultCode.CHANNEL_BUSY))  # not at once: the next may fail, too
 
     def _work(self, lookup: _Lookup, loop: asyncio.AbstractEventLoop) -> None:
         """Run in a thread."""

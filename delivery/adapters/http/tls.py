@@ -23,12 +23,14 @@ def trusted_context(identity: TlsIdentity | None = None) -> ssl.SSLContext:
     """Make a context that trusts the system's certificates, or certifi's where the system has none.
 
     An identity's authorities are trusted in their place. `SSL_CERT_FILE`, `SSL_CERT_DIR` and `SSLKEYLOGFILE` are not
-    consulted: trust is a setting, not an accident of a shell.
+    consulted: trust is a setting, not an accident of a shell. TLS is 1.2 at least (source: RFC 8996).
 
     Raises:
         InvalidInput: certificate, key or authorities cannot be used; the message does not repeat them.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # some builds of Python leave that to the system's configuration
+    context.hostname_checks_common_name = False  # source: RFC 9525
     context.set_alpn_protocols(["http/1.1"])
     if identity is None or identity.authorities is None:
         context.load_verify_locations(*_system())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterable
 from typing import NoReturn
@@ -21,8 +22,12 @@ from .targets import Origin
 OWNER = "tidings_owner_id"
 
 _PORTS = {"http": 80, "https": 443}
-#: A request's framing is written anew.
-_FRAMING = frozenset({b"connection", b"content-length", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"})
+#: A request's framing is written anew, and so is how its answer may be encoded.
+_FRAMING = frozenset(
+    {b"accept-encoding", b"connection", b"content-length", b"keep-alive", b"te", b"transfer-encoding", b"upgrade"}
+)
+#: Of methods and headers' names. Source: RFC 9110, section 5.6.2.
+_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _LONGEST_S = 60.0
 
 #: What each fault is called in httpx; the rest are `httpx.TransportError` itself.
@@ -66,7 +71,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
     One attempt a request, no redirects, cookies or environment. The whole exchange ends within the largest
     of the client's time limits. A body of more than 16 KiB is an error, as this is for sending, not for fetching.
-    An error's `fault` extension says in a `FaultCode` what went wrong.
+    Answers are asked for unencoded, and a body that comes encoded all the same is handed over as it came, without its
+    Content-Encoding: a few hundred bytes would inflate to gigabytes. An error's `fault` extension says in a `FaultCode`
+    what went wrong.
     """
 
     def __init__(
@@ -107,9 +114,13 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
 def _written(request: httpx.Request, body: bytes) -> bytes:
     lines = [(name, value) for name, value in request.headers.raw if name.lower() not in _FRAMING]
+    lines.append((b"accept-encoding", b"identity"))
     if body or request.method not in ("GET", "HEAD", "OPTIONS"):
         lines.append((b"content-length", b"%d" % len(body)))
-    start = b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)
+    method = request.method.encode("ascii", "replace")
+    if not all(_TOKEN.fullmatch(name) for name in (method, *(name for name, _ in lines))):
+        _refuse(request, Fault(code=FaultCode.INVALID_HEADERS, detail="the method or a header's name is no token"))
+    start = b"%b %b HTTP/1.1" % (method, request.url.raw_path)
     written = [start, *(b"%b: %b" % line for line in lines)]
     if _splits(written):
         _refuse(request, Fault(code=FaultCode.INVALID_HEADERS, detail="a header holds a line break or NUL"))
@@ -130,7 +141,7 @@ def _response(request: httpx.Request, reply: Reply) -> httpx.Response:
         raise _BODY_ERRORS[reply.body_note](f"the response body: {reply.body_note}", request=request)
     return httpx.Response(
         reply.status,
-        headers=list(reply.headers),
+        headers=[pair for pair in reply.headers if not reply.body or pair[0].lower() != b"content-encoding"],
         stream=httpx.ByteStream(reply.body),
         request=request,
         extensions={"http_version": b"HTTP/1.1"},

@@ -6,16 +6,17 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres import tries
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.ending import end
+from delivery.adapters.postgres.ending import end, together
 from delivery.adapters.postgres.jobs import JOBS_CHANNEL
 from delivery.adapters.postgres.lanes import Ask
 from delivery.adapters.postgres.leases import Leases
@@ -25,6 +26,8 @@ from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.territory import Territory, now
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.jobs import JobKind
+from delivery.metrics import CLAIM_S, CLAIMED, Metrics
+from delivery.timers import Timers
 
 log = logging.getLogger("tidings.worker")
 
@@ -61,7 +64,13 @@ class RuntimeSettings:
 class Crew:
     """The loops: own shards, sweep, hear, claim, run, renew, settle."""
 
-    def __init__(self, database: Database, kinds: Mapping[str, JobKind], settings: RuntimeSettings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        kinds: Mapping[str, JobKind],
+        settings: RuntimeSettings,
+        metrics: Metrics | None = None,
+    ) -> None:
         if settings.shard_lease.total_seconds() < 0.5 or settings.lease.total_seconds() < 0.5:
             raise ConfigurationError("a lease must be at least 0.5 s")
         if settings.slots < 1:
@@ -69,9 +78,10 @@ class Crew:
         self._database, self._kinds, self._settings = database, kinds, settings
         self.flights: dict[int, tries.Flight] = {}
         self._leases = Leases(database, settings.lease, self.flights)
-        self.settler = Settler(database, self._settled)
+        self._metrics = metrics or Metrics()
+        self.settler = Settler(database, self._settled, self._metrics)
         queues = sorted({kind.queue for kind in kinds.values()})
-        self.territory = Territory(database, queues, settings.shard_lease, self.flights)
+        self.territory = Territory(database, queues, settings.shard_lease, settings.lease, self.flights)
         self._wake = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
@@ -82,27 +92,35 @@ class Crew:
         self._sweep_took = 0.0
         self._claim_called: float | None = None  # on `boot_time`, while a claim is under way
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
+        self.cannot: set[str] = set()  #: what the loops fail at
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
 
     async def run(self) -> None:
         """Work until cancelled (see `stop`)."""
-        async with asyncio.TaskGroup() as tasks:
-            self._tasks = tasks
-            self._loops = [
-                tasks.create_task(self._repeat("own shards", self._own, self._settings.shard_lease / 4)),
-                tasks.create_task(self._repeat("renew leases", self._leases.renew, self._settings.lease / 4)),
-                tasks.create_task(self._repeat("read flights", self.territory.look_again, self._settings.lease / 4)),
-                tasks.create_task(self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY)),
-                tasks.create_task(self._listener.run()),
-                tasks.create_task(self.settler.run()),
-                tasks.create_task(
-                    self._whenever(self.territory.shards.some_come, "take over shards", self.territory.take_over)
-                ),
-                tasks.create_task(self._whenever(self.territory.some_rang, "read lanes", self.territory.see)),
-                tasks.create_task(self._whenever(self.territory.unsure, "look ahead", self.territory.look_ahead)),
-                tasks.create_task(self._sweep_forever()),
-                tasks.create_task(self._claim_forever()),
-            ]
+        self._timers = Timers(asyncio.get_running_loop())
+        try:
+            await self._run_loops()
+        finally:
+            for flight in self.flights.values():
+                flight.cancel()
+            await self._idle.wait()
+
+    async def _run_loops(self) -> None:
+        loops: list[Coroutine[Any, Any, None]] = [
+            self._repeat("own shards", self._own, self._settings.shard_lease / 4),
+            self._repeat("renew leases", self._leases.renew, self._settings.lease / 4),
+            self._repeat("read flights", self.territory.look_again, self._settings.lease / 4),
+            self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY),
+            self._listener.run(),
+            self.settler.run(),
+            self._whenever(self.territory.shards.some_come, "take over shards", self.territory.take_over),
+            self._whenever(self.territory.some_rang, "read lanes", self.territory.see),
+            self._whenever(self.territory.unsure, "look ahead", self.territory.look_ahead),
+            self._sweep_forever(),
+            self._claim_forever(),
+        ]
+        self._loops = [asyncio.create_task(loop) for loop in loops]
+        await together(self._loops)
 
     async def _own(self) -> None:
         """Hold on to our shards, but not while a claim hangs: then others are to have them."""
@@ -226,7 +244,7 @@ class Crew:
                 return False
             lease, called = secrets.randbits(62), boot_time()
             self._claim_called = called
-            parameters = self._claim_parameters(asks, lease)
+            parameters, began = self._claim_parameters(asks, lease), now()
             try:
                 rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
             except BaseException:
@@ -235,6 +253,8 @@ class Crew:
                 raise
             finally:
                 self._claim_called = None
+            self._metrics.took(CLAIM_S, now() - began)
+            self._metrics.count(CLAIMED, by=len(rows))
             self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
         return True
 
@@ -254,7 +274,7 @@ class Crew:
         by_slot: dict[int, list[DictRow]] = {}
         for row in rows:
             by_slot.setdefault(row["lane"], []).append(row)
-            self._start(tries.Flight(row, lease, good_until, now()))
+            self._start(tries.Flight(row, row["lane"] >> 3, lease, good_until, now()))
         for ask in asks:
             mine = by_slot.get(ask.slot, [])
             self.territory.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
@@ -270,30 +290,39 @@ class Crew:
         self.flights[job_id] = flight
         self._idle.clear()
         self.territory.book.take_off(flight.lane_id)
-        flight.task = self._tasks.create_task(self._fly(flight))
-        flight.task.add_done_callback(lambda task: self._landed(flight, task))
+        # The loop holds the task until it begins, and the flight does from then on.
+        asyncio.get_running_loop().create_task(self._fly(flight))
 
-    async def _fly(self, flight: tries.Flight) -> Result | None:
+    async def _fly(self, flight: tries.Flight) -> None:
+        """Run a job and land; one that was told to stop before it began goes back as it was."""
+        result: Result | None = None
+        try:
+            if flight.told:
+                result = Result(id=flight.row["id"], lease=flight.lease, state="pending")
+            else:
+                result = await self._run_once(flight)
+        finally:
+            self._landed(flight, result)
+
+    async def _run_once(self, flight: tries.Flight) -> Result | None:
         kind = self._kinds.get(flight.row["kind"])
         result = tries.refusal(flight, kind)
         if result is None and kind is not None:
             try:
-                result = await tries.run(flight, kind)
+                result = await tries.run(flight, kind, self._timers)
             except Exception as error:
                 result = tries.unusable(flight, kind, error)
         return result
 
-    def _landed(self, flight: tries.Flight, task: asyncio.Task[Result | None]) -> None:
-        """Free the slot, keep the result; a task that was cancelled before it began goes back as it was."""
+    def _landed(self, flight: tries.Flight, result: Result | None) -> None:
+        """Free the slot, keep the result."""
         del self.flights[flight.row["id"]]
-        self._dragging = max(self._dragging - (not self._is_quick(flight)), 0)
+        is_quick = self._is_quick(flight)
+        self._dragging = max(self._dragging - (not is_quick), 0)
         self.territory.book.land(flight.lane_id)
-        if task.cancelled():
-            result: Result | None = Result(id=flight.row["id"], lease=flight.lease, state="pending")
-        else:
-            result = task.result()
+        if flight.task is not None:
             hung = result is not None and result.report.hung
-            self.territory.book.judge(flight.lane_id, quick=not hung and self._is_quick(flight), hung=hung)
+            self.territory.book.judge(flight.lane_id, quick=is_quick and not hung, hung=hung)
         if result is not None and not flight.lapsed:
             self.settler.add(result)
         self._wake.set()
@@ -356,6 +385,8 @@ class Crew:
             else:
                 if failures:
                     log.info("can %s again", what)
+                self.cannot.discard(what)
                 return bool(done)
             failures += 1
+            self.cannot.add(what)
             await asyncio.sleep(pause_s(failures))

@@ -17,14 +17,16 @@ from psycopg.rows import DictRow, class_row, dict_row
 from psycopg_pool import PoolTimeout
 
 import migrations
+from delivery.adapters.postgres.ending import heeding_cancels
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.pools import (
-    CONNECT_TIMEOUT_S,
     CONTEXT,
     KEEPALIVE,
     SESSION,
+    UTF8,
     Conn,
     Pool,
+    connect_timeout_s,
     pooler_pool,
     session_pool,
     severed_after,
@@ -44,6 +46,8 @@ class Deadlines:
     statement: timedelta = timedelta(seconds=120)
     quick: timedelta = timedelta(seconds=25)  #: a claim, a settle, a renewal; the server ends it a little earlier
     relay: timedelta = timedelta(seconds=30)  #: a relay's whole transaction
+    upkeep: timedelta = timedelta(seconds=20)  #: a statement of upkeep that hinders nobody
+    hold: timedelta = timedelta(seconds=2)  #: a statement of upkeep while it holds a lock that others want
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +85,8 @@ class Database:
     """Two pools on one database: `durable` for what callers are told, `quick` for claims and settles.
 
     `quick` commits asynchronously: a server crash may take its last moments, which costs a job run again and
-    never a job (see `sql/settle_jobs.sql`).
+    never a job (see `sql/settle_jobs.sql`), or an event relayed again and never an event: its row in the outbox is
+    there again just when its jobs are not.
     """
 
     def __init__(self, dsn: str, *, size: int = 10, deadlines: Deadlines | None = None) -> None:
@@ -136,7 +141,7 @@ class Database:
         """
         with mapped():
             async with await self.connect() as connection:
-                with severed_after(connection, CONNECT_TIMEOUT_S):
+                with severed_after(connection, connect_timeout_s(_parts(self.dsn))):
                     await _check_server(connection)
                     await _check_schema(connection)
                     self.is_pooled = await _is_pooled(connection)
@@ -152,15 +157,17 @@ class Database:
 
     async def connect(self) -> Conn:
         """Open one connection outside the pools, autocommit (for LISTEN)."""
-        dsn = psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **_parts(self.dsn)})
+        parts = _parts(self.dsn)
+        dsn = psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **parts, **UTF8})
         return await AsyncConnection.connect(
-            dsn, autocommit=True, row_factory=dict_row, connect_timeout=CONNECT_TIMEOUT_S, context=CONTEXT
+            dsn, autocommit=True, row_factory=dict_row, connect_timeout=connect_timeout_s(parts), context=CONTEXT
         )
 
     @asynccontextmanager
-    async def transaction(self, *, deadline: timedelta | None = None) -> AsyncIterator[Conn]:
+    async def transaction(self, *, deadline: timedelta | None = None, quick: bool = False) -> AsyncIterator[Conn]:
         """Open a transaction: commits on leaving, rolls back on an exception; cut off at the deadline."""
-        async with _borrowed(self.durable, deadline) as connection, _begun(self.durable, connection):
+        pool = self.quick if quick else self.durable
+        async with _borrowed(pool, deadline) as connection, _begun(pool, connection):
             yield connection
             if connection.closed:  # whoever passed over the error that said so must not take it for committed
                 raise psycopg.OperationalError("the connection was lost within the transaction")
@@ -180,7 +187,7 @@ class Database:
 @asynccontextmanager
 async def _borrowed(pool: Pool, deadline: timedelta | None) -> AsyncIterator[Conn]:
     """Lend a connection. When one turns out to be cut, the others are looked at: most likely they are cut too."""
-    with mapped():
+    with heeding_cancels(), mapped():
         connection = None
         try:
             async with pool.connection() as connection:
@@ -272,9 +279,8 @@ def migrate(dsn: str, *, check: bool = False, grant_record: str | None = None) -
         InvalidInput: there is no role `grant_record`.
         SchemaTooNew: the schema is of a newer release.
     """
-    _parts(dsn)
     # Nothing prepared: behind a pooler, the next transaction may be another session's.
-    options: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, "prepare_threshold": None}
+    options: dict[str, Any] = {"connect_timeout": connect_timeout_s(_parts(dsn)), "prepare_threshold": None}
     with mapped(), Connection.connect(dsn, autocommit=True, **options) as connection:
         (server,) = connection.cursor(row_factory=class_row(Server)).execute(_READ_SERVER).fetchall()
         server.check()

@@ -30,6 +30,12 @@ class PostgresEventLog:
         rows = await self._database.fetch(statement("list_events"), _parameters(which, before, limit))
         return [(event_of(row), _relaying(row)) for row in rows]
 
+    async def between(self, owner_id: str | None, first: UUID, last: UUID, *, limit: int) -> Sequence[tuple[UUID, str]]:
+        """List ids, types and subjects."""
+        asked = {"owner_id": owner_id, "first": first, "last": last, "limit": limit}
+        rows = await self._database.fetch(statement("find_events"), asked)
+        return [(row["id"], " ".join(filter(None, (row["type"], row["subject"])))) for row in rows]
+
     async def get(self, owner_id: str | None, event_id: UUID) -> tuple[Event, Relaying | None]:
         """Return one event."""
         parameters = _parameters(EventFilter(owner_id=owner_id), None, 1) | {"id": event_id}

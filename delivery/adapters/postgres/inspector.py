@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +14,14 @@ from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.jobs import Lanes, ring
+from delivery.adapters.postgres.partitions import database_now
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Attempt, Report
 from delivery.errors import Conflict, NotFound
-from delivery.jobs import FINAL_STATES, JobFilter, JobId, JobKind, JobRow, JobState, KindOverview
+from delivery.jobs import FINAL_STATES, JobFilter, JobId, JobKind, JobOutcome, JobRow, JobState, KindOverview
 
+#: Outcomes of tries that began earlier are not looked for: beyond the timeout of a delivery, and most leases.
+_LONGEST_TRY = timedelta(seconds=90)
 _ANY_FINAL = [state.value for state in FINAL_STATES]
 
 
@@ -77,6 +81,24 @@ class PostgresInspector:
         """List the jobs with this first identity, oldest first."""
         ids = await self._database.fetch(statement("identity_jobs"), {"first": first})
         return [await self.get(row["id"]) for row in ids]
+
+    async def now(self) -> datetime:
+        """Read the database's clock."""
+        return await database_now(self._database)
+
+    async def outcomes(
+        self, which: JobFilter, *, after: tuple[datetime, JobId, int], limit: int = 50
+    ) -> Sequence[JobOutcome]:
+        """List what came of jobs of late."""
+        parameters = await self._parameters(which)
+        if parameters is None:
+            return []
+        at, after_id, after_n = after
+        place = {"after_at": at, "after_id": after_id, "after_n": after_n, "limit": limit}
+        window = {"since": at, "started_since": at - _LONGEST_TRY}
+        created = {"created_since": which.since, "created_until": which.until}
+        rows = await self._database.fetch(statement("list_outcomes"), parameters | place | window | created)
+        return [JobOutcome(**{**row, "state": JobState(row["state"])}) for row in rows]
 
     async def retry(self, job_id: JobId, *, owner_id: str | None = None) -> JobRow:
         """Make a job due now, past its lane's pause."""

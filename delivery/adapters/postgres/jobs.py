@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Self
 from uuid import UUID
 
@@ -26,6 +28,9 @@ _PAYLOAD_BYTES = 7_000
 _PRIORITIES = range(-3, 4)
 #: Of a lane's and an owner's name: with a kind's, it still fits into an index, whatever the characters.
 _MOST_CHARACTERS = 255
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_JSON_TEXT = json.encoder.encode_basestring
+_WRITTEN_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: The statement that adds what does not stand yet, and the one that finds what stands.
 _BY_IDENTITY = ("enqueue_by_identity", "find_by_identity")
 _BY_KEY = ("enqueue_by_key", "find_by_key")
@@ -87,7 +92,7 @@ class Lanes:
         self._owners |= {row["key"]: row["owner_id"] for row in rows}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Placed:
     """One job with its lane found and its arguments written."""
 
@@ -216,10 +221,20 @@ def _identities(placed: Sequence[_Placed]) -> dict[str, Any]:
     for p in placed:
         assert p.kind.identity is not None  # noqa: S101 - the caller chose them by it
         try:
-            pairs.append(tuple(UUID(str(p.job.args[name])) for name in p.kind.identity))
+            pairs.append([_uuid(p.job.args[name]) for name in p.kind.identity])
         except (KeyError, ValueError) as error:
             raise InvalidInput(f"jobs of kind {p.kind.name} need the UUID arguments {p.kind.identity}") from error
     return {"firsts": [first for first, _ in pairs], "seconds": [second for _, second in pairs]}
+
+
+def _uuid(value: Any) -> UUID | str:
+    """Return what can be nothing but a UUID; as text where it is in the form that a UUID is written in."""
+    return value if isinstance(value, str) and _is_written_uuid(value) else UUID(str(value))
+
+
+@lru_cache(maxsize=50_000)
+def _is_written_uuid(text: str) -> bool:
+    return _WRITTEN_UUID.fullmatch(text) is not None
 
 
 def _digest(placed: _Placed) -> bytes:
@@ -232,13 +247,18 @@ def _text(args: JsonObject) -> str:
     if not isinstance(args, dict):
         raise InvalidInput(f"job arguments are no JSON object: {type(args).__name__}")
     try:
-        text = json.dumps(args, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = _plain(args) if {*map(type, args), *map(type, args.values())} == {str} else _JSON.encode(args)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"job arguments cannot be written as JSON: {error}") from error
-    if "\\u0000" in text.replace("\\\\", ""):
+    if "\\u0000" in text and "\\u0000" in text.replace("\\\\", ""):
         raise InvalidInput("job arguments hold the character NUL: remove it")
     return text
+
+
+def _plain(args: Mapping[str, str]) -> str:
+    """Write texts by name, which most arguments are, as the encoder would, in half of its time."""
+    return f"{{{','.join([f'{_JSON_TEXT(name)}:{_JSON_TEXT(text)}' for name, text in args.items()])}}}"
 
 
 async def _rows(tx: AsyncConnection[Any], name: str, parameters: dict[str, Any]) -> list[DictRow]:

@@ -17,17 +17,17 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import Enum
+from enum import IntEnum
 
 from delivery.adapters.postgres.turns import Alarms, Turns
 
 
-class Standing(Enum):
-    """What is known of a lane, and so which line it stands in."""
+class Standing(IntEnum):
+    """What is known of a lane, and so which line it stands in. Numbers, as they are hashed for every job."""
 
-    PROVEN = "answers quickly, or is our own"
-    UNPROVEN = "is new, or answered slowly"
-    STALLED = "keeps us waiting, or did until its last try hung"
+    PROVEN = 1  # answers quickly, or is our own
+    UNPROVEN = 2  # is new, or answered slowly
+    STALLED = 3  # keeps us waiting, or did until its last try hung
 
 
 #: Below every `run_at`: look at the whole lane.

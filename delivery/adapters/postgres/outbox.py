@@ -70,13 +70,15 @@ class PostgresOutbox:
         floor = self._floor.begin() if only is None else _BEGINNING
         parameters = {"poison_at": POISON_AT, "limit": limit, "only": only, "floor": floor}
         try:
-            async with self._database.transaction(deadline=self._database.deadlines.relay) as tx:
+            deadline = self._database.deadlines.relay
+            async with self._database.transaction(deadline=deadline, quick=True) as tx:
                 began = time.monotonic()
                 cursor = await tx.execute(statement("claim_outbox"), parameters)
-                rows = [_row(row) for row in await cursor.fetchall()]
+                claimed = await cursor.fetchall()
+                rows = [_row(row) for row in claimed]
                 if only is None:
                     self._floor.looked(floor, time.monotonic() - began, rows[-1].event.id if rows else None)
-                yield _Batch(tx, rows, self._floor)
+                yield _Batch(tx, rows, claimed[0]["routes_version"] if claimed else 0, self._floor)
         except BaseException:
             self._floor.lower()
             raise
@@ -115,15 +117,12 @@ class PostgresOutbox:
 class _Batch:
     """`delivery.outbox.OutboxBatch`, on one open transaction."""
 
-    def __init__(self, tx: AsyncConnection[DictRow], rows: Sequence[OutboxRow], floor: Floor) -> None:
+    def __init__(
+        self, tx: AsyncConnection[DictRow], rows: Sequence[OutboxRow], routes_version: int, floor: Floor
+    ) -> None:
         self.tx: Any = tx
-        self.rows = rows
+        self.rows, self.routes_version = rows, routes_version
         self._floor = floor
-
-    async def routes_version(self) -> int:
-        cursor = await self.tx.execute(statement("read_routes_version"))
-        row = await cursor.fetchone()
-        return int(row["version"])
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         await self.tx.execute(statement("unclaim_outbox"), {"ids": list(event_ids)})

@@ -45,8 +45,6 @@ PARTITIONS = "tidings.partitions"
 #: How long to wait for a lock at a time, and so how long others wait behind it; how often, and how far apart.
 LOCK_WAIT = timedelta(milliseconds=100)
 TRIES, PAUSE_S = 5, 0.3
-#: How long a statement may hold a lock that others want.
-LONGEST_HOLD = timedelta(seconds=2)
 #: How long moving rows aside, or proving that there are none, may take; neither hinders anybody.
 LONGEST_READ = timedelta(minutes=5)
 #: Days that have a partition before they begin, and when the first of them is where a proof is needed.
@@ -71,6 +69,7 @@ class Turn(IntEnum):
     MAKE = 2
     CLEAN = 3
     EXPIRE = 4
+    SET_UP = 5
 
 
 class Busy(Exception):
@@ -90,16 +89,18 @@ async def database_now(database: Database) -> datetime:
 
 @asynccontextmanager
 async def step(
-    database: Database, turn: Turn, *, longest: timedelta = LONGEST_HOLD, lock_wait: timedelta = LOCK_WAIT
+    database: Database, turn: Turn, *, longest: timedelta | None = None, lock_wait: timedelta = LOCK_WAIT
 ) -> AsyncIterator[Conn]:
     """Open a transaction of upkeep: one at a time of a turn over all processes, impatient with locks.
+
+    A statement may take `longest`; None = as long as it may hold a lock that others want.
 
     Raises:
         Busy: another one is open, or was faster, or a lock was not to be had, or a statement took too long; nothing
             was done.
         Occupied: what was to be attached has rows in the DEFAULT partition; nothing was done.
     """
-    parameters = {"lock_wait": _ms(lock_wait), "longest": _ms(longest), "turn": turn}
+    parameters = {"lock_wait": _ms(lock_wait), "longest": _ms(longest or database.deadlines.hold), "turn": turn}
     try:
         async with database.transaction() as tx:
             row = await (await tx.execute(statement("begin_upkeep"), parameters)).fetchone()
@@ -197,7 +198,7 @@ class _Maker:
                 )
             )
             moved = await _move(tx, self._table, day)
-            await _lock(tx, self._table)
+            await _lock(tx, self._table, self._database.deadlines.hold)
             moved += await _move(tx, self._table, day)
             await _attach(tx, self._table, day)
             await tx.execute(SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(self._table.part(day), _PROOF))
@@ -281,7 +282,7 @@ async def _drop(database: Database, table: Table, day: date, *, keep: Composable
             rows = row["n"] if row is not None else 0
         if rows > MOVE_MOST:
             return Counter({"old partitions kept": 1})
-        await _lock(tx, table)
+        await _lock(tx, table, database.deadlines.hold)
         if keep is not None:
             await tx.execute(SQL("ALTER TABLE {} DETACH PARTITION {}").format(table.parent, part))
             cursor = await tx.execute(SQL("INSERT INTO {} SELECT * FROM {} WHERE {}").format(table.parent, part, keep))
@@ -311,8 +312,8 @@ async def _move(tx: Conn, table: Table, day: date) -> int:
     return cursor.rowcount
 
 
-async def _lock(tx: Conn, table: Table) -> None:
-    """Lock a table against everybody, and from then on hurry."""
+async def _lock(tx: Conn, table: Table, hold: timedelta) -> None:
+    """Lock a table against everybody, and from then on hurry: a statement may take `hold`."""
     for _ in range(TRIES):
         try:
             async with tx.transaction():
@@ -320,7 +321,7 @@ async def _lock(tx: Conn, table: Table) -> None:
         except pg.LockNotAvailable:
             await asyncio.sleep(PAUSE_S)
         else:
-            await tx.execute("SELECT set_config('statement_timeout', %s, true)", (_ms(LONGEST_HOLD),))
+            await tx.execute("SELECT set_config('statement_timeout', %s, true)", (_ms(hold),))
             return
     raise Busy(f"{table.name} is in use")
 

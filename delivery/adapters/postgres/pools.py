@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from json import JSONDecoder
 from typing import Any
 
 import psycopg
@@ -16,9 +17,13 @@ from psycopg import errors as pg
 from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import AdaptersMap, Loader
 from psycopg.rows import DictRow, dict_row
+from psycopg.types.json import JsonbLoader
 from psycopg_pool import AsyncConnectionPool
 
-#: How long to wait for a server to answer a new connection, in seconds.
+from delivery.adapters.postgres.lists import ListDumper
+from delivery.errors import ConfigurationError
+
+#: How long to wait for a server to answer a new connection, in seconds, where the connection string does not say it.
 CONNECT_TIMEOUT_S = 5
 
 #: Of every session, whatever the database's or the role's defaults are.
@@ -37,6 +42,9 @@ LIMIT = (
 
 #: A server that is gone without a word is noticed within about this many seconds.
 KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 15_000}
+#: What is said on every connection, whatever PGCLIENTENCODING or the connection string would have: lists are written,
+#: and JSON is read, as UTF-8.
+UTF8 = {"client_encoding": "UTF8"}
 #: How long a connection that nobody uses may take to show that it lives, in seconds.
 _CHECK_DEADLINE_S = 2.0
 
@@ -59,7 +67,7 @@ class Pool(AsyncConnectionPool[Conn]):
 
 
 class TimeLoader(Loader):
-    """Read a time as the driver does; one that Python has no word for (infinity, BC, past 9999) as the nearest it has.
+    """Read a time; one that Python has no word for (infinity, BC, past 9999) as the nearest it has.
 
     Whoever writes a row by SQL may write such a time, and no reading of many rows may end on that one.
     """
@@ -69,19 +77,37 @@ class TimeLoader(Loader):
         self._driver = _DRIVERS_TIME(oid, context)
 
     def load(self, data: Buffer) -> datetime:
+        octets = bytes(data)
         try:
-            loaded: datetime = self._driver.load(data)
+            return datetime.fromisoformat(octets.decode())
+        except ValueError:
+            return self._strange(octets)
+
+    def _strange(self, octets: bytes) -> datetime:
+        try:
+            loaded: datetime = self._driver.load(octets)
         except pg.DataError:
-            text = bytes(data)
-            return FIRST if text.startswith(b"-") or text.endswith(b"BC") else LAST
+            return FIRST if octets.startswith(b"-") or octets.endswith(b"BC") else LAST
         return loaded
 
 
+class QuickJsonbLoader(JsonbLoader):
+    """Read what the server writes, which neither begins with space nor is of another encoding than UTF-8."""
+
+    @staticmethod
+    def _loads(text: str | bytes) -> Any:
+        value, _ = _DECODER.raw_decode(text if isinstance(text, str) else text.decode())
+        return value
+
+
+_DECODER = JSONDecoder()
 _TIME_OID = adapters.types["timestamptz"].oid
 _DRIVERS_TIME = adapters.get_loader(_TIME_OID, pq.Format.TEXT) or Loader
-#: With the driver's own ways, but for times.
+#: With the driver's own ways, but for times, JSON and lists.
 ADAPTERS = AdaptersMap(adapters)
 ADAPTERS.register_loader(_TIME_OID, TimeLoader)
+ADAPTERS.register_loader("jsonb", QuickJsonbLoader)
+ADAPTERS.register_dumper(list, ListDumper)
 
 
 class _Context:
@@ -89,6 +115,20 @@ class _Context:
 
 
 CONTEXT: AdaptContext = _Context()
+
+
+def connect_timeout_s(parts: Mapping[str, Any]) -> int:
+    """Return for how many seconds a connection, or one that is free, is waited for: as libpq's `connect_timeout`.
+
+    There, 0 is for ever; here it is as if nothing were said.
+    """
+    try:
+        said = int(parts.get("connect_timeout") or 0)
+    except ValueError:
+        raise ConfigurationError(
+            "--dsn / TIDINGS_DATABASE_URL has a connect_timeout that is no whole number of seconds: correct it"
+        ) from None
+    return said if said > 0 else CONNECT_TIMEOUT_S
 
 
 def session_pool(parts: Mapping[str, Any], size: int, settings: Mapping[str, str]) -> Pool:
@@ -119,13 +159,14 @@ def _options(settings: Mapping[str, str]) -> str:
 
 
 def _new_pool(parts: Mapping[str, Any], size: int, *, kwargs: Mapping[str, Any] | None = None, **more: Any) -> Pool:
-    fixed = {"autocommit": True, "row_factory": dict_row, "connect_timeout": CONNECT_TIMEOUT_S, "context": CONTEXT}
+    timeout = connect_timeout_s(parts)
+    fixed = {"autocommit": True, "row_factory": dict_row, "connect_timeout": timeout, "context": CONTEXT}
     return Pool(
-        psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **parts}),
+        psycopg.conninfo.make_conninfo("", **{**KEEPALIVE, **parts, **UTF8}),
         min_size=1,
         max_size=size,
         open=False,
-        timeout=CONNECT_TIMEOUT_S,
+        timeout=timeout,
         kwargs={**fixed, **(kwargs or {})},
         check=None,
         **more,

@@ -6,22 +6,27 @@ What was said last is known to the process that said it: after another one had i
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.discards import tell_discards
+from delivery.adapters.postgres.health import Healers, judge_endpoints, probe_endpoints
 from delivery.adapters.postgres.partitions import database_now
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.status import read_outbox
 from delivery.alerts import outbox_alerts
 from delivery.attempts import Report
 from delivery.compiler import DELIVER
+from delivery.health import HealthRules
 from delivery.jobs import Job, JobKind, Periodic
 
 log = logging.getLogger("tidings.reports")
 
 OUTBOX, LEASES, ENDPOINTS = "tidings.outbox_sweep", "tidings.expired_leases", "tidings.endpoint_health"
+FAILING, DISCARDS = "tidings.failing_endpoints", "tidings.discards"
 #: An event that waits for longer was rung for in vain, or by nobody.
 RING_AFTER = timedelta(seconds=10)
 #: Of what is found, so much is told one by one; of failed tries, so many are looked at.
@@ -29,8 +34,10 @@ MOST_TOLD, MOST_TRIES = 20, 100_000
 MINUTE, OFTEN, HOUR = timedelta(minutes=1), timedelta(minutes=5), timedelta(hours=1)
 
 
-def reports(database: Database, *, lease: timedelta) -> tuple[list[JobKind], list[Periodic]]:
-    """Declare the reports as job kinds and periodics."""
+def reports(
+    database: Database, *, lease: timedelta, rules: HealthRules | None = None, healers: Healers | None = None
+) -> tuple[list[JobKind], list[Periodic]]:
+    """Declare the reports as job kinds and periodics; and, with `healers`, the one that judges and probes endpoints."""
     voice = Voice()
 
     async def outbox(_job: Job) -> Report:
@@ -42,7 +49,19 @@ def reports(database: Database, *, lease: timedelta) -> tuple[list[JobKind], lis
     async def endpoints(_job: Job) -> Report:
         return Report(detail=await report_endpoints(database, voice))
 
-    declared = ((OUTBOX, outbox, MINUTE), (LEASES, leases, OFTEN), (ENDPOINTS, endpoints, HOUR))
+    async def discards(_job: Job) -> Report:
+        return Report(detail=await tell_discards(database))
+
+    declared = [(OUTBOX, outbox, MINUTE), (DISCARDS, discards, MINUTE), (LEASES, leases, OFTEN)]
+    declared.append((ENDPOINTS, endpoints, HOUR))
+    if rules is not None and healers is not None:
+        judge = partial(judge_endpoints, database, rules, healers.give_up)
+        probe = partial(probe_endpoints, database, rules, healers.probe)
+
+        async def failing(_job: Job) -> Report:
+            return Report(detail=await report_judged((judge, probe), await database_now(database)))
+
+        declared.append((FAILING, failing, OFTEN))
     return (
         [JobKind(name=name, handler=handler, max_attempts=3, limit=1) for name, handler, _ in declared],
         [Periodic(name=name, kind=name, every=every) for name, _, every in declared],
@@ -85,8 +104,12 @@ async def sweep_outbox(database: Database, voice: Voice) -> str:
 async def report_leases(database: Database, voice: Voice, *, lease: timedelta, now: datetime | None = None) -> str:
     """Report jobs whose lease ran out more than a lease ago and that nobody took up.
 
-    A worker that lives takes them up within seconds; so their lane is held, or nobody runs their queue.
+    A worker that lives takes them up within seconds; so their lane is held, or nobody runs their queue. Leases that
+    a clock which was ahead has left in the future are cut: nobody else would ever see them end.
     """
+    cut = await database.fetch(statement("cut_leases"), {"lease_for": lease})
+    if cut:
+        log.warning("%d leases of jobs ended hours ahead: the database's clock was ahead once; they are cut", len(cut))
     before = (now or await database_now(database)) - lease
     rows = await database.fetch(statement("count_lapsed"), {"before": before, "limit": MOST_TOLD})
     text = _told([f"{row['n']} {row['kind']} in {row['lane']} ({_why(row)})" for row in rows])
@@ -104,6 +127,14 @@ async def report_endpoints(
     text = _told([f"{row['lane']}: {row['tries']} tries ({row['code'] or '-'})" for row in rows])
     voice.say("endpoints that only fail", frozenset(row["lane"] for row in rows), text)
     return text
+
+
+async def report_judged(steps: Sequence[Callable[..., Awaitable[list[str]]]], now: datetime) -> str:
+    """Judge and probe endpoints that fail for long, and say of each what was done."""
+    said = [line for step in steps for line in await step(now=now)]
+    for line in said:
+        log.warning("%s", line)
+    return _told(said)
 
 
 def _why(row: dict[str, Any]) -> str:

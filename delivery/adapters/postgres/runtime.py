@@ -15,11 +15,13 @@ from psycopg import AsyncConnection
 
 from delivery.adapters.postgres.crew import CANCEL_CHANNEL, LANES_CHANNEL, LAST_S, Crew, RuntimeSettings
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.ending import apart, end
+from delivery.adapters.postgres.ending import apart, end, together
 from delivery.adapters.postgres.inspector import PostgresInspector
 from delivery.adapters.postgres.jobs import Lanes, PostgresJobs
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.periodic import Ticker
+from delivery.adapters.postgres.settler import MOST_WAITING
+from delivery.adapters.postgres.shards import SHARDS as ALL_SHARDS
 from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.waits import Waits
 from delivery.errors import ConfigurationError, NotFound, UnknownKind
@@ -35,6 +37,7 @@ from delivery.jobs import (
     Periodic,
     PeriodicRow,
 )
+from delivery.metrics import IN_FLIGHT, SHARDS, SLOTS, UNWRITTEN, Metrics, Numbers, gauges
 
 __all__ = ["CANCEL_CHANNEL", "PostgresRuntime", "RuntimeSettings"]
 
@@ -59,6 +62,7 @@ class PostgresRuntime(PostgresInspector):
         settings: RuntimeSettings | None = None,
         *,
         adopts: Callable[[str], JobKind | None] = lambda _: None,
+        metrics: Metrics | None = None,
     ) -> None:
         """Run `kinds`; `adopts` says how to enqueue kinds that only other processes run."""
         self._adopts = adopts
@@ -67,7 +71,8 @@ class PostgresRuntime(PostgresInspector):
         super().__init__(database, self._kinds, self._lanes)
         self._settings = settings or RuntimeSettings()
         self._jobs = PostgresJobs(database, self._find, self._lanes)
-        self._crew = Crew(database, self._kinds, self._settings)
+        self._metrics = metrics or Metrics()
+        self._crew = Crew(database, self._kinds, self._settings, self._metrics)
         self._ticker = Ticker(database, self._jobs, periodics, lease=self._settings.shard_lease)
         self._waits = Waits(database, self.get)
         self._crew.ended = self._waits.ended
@@ -115,7 +120,7 @@ class PostgresRuntime(PostgresInspector):
             await self._crew.stop(grace)
             if not await end([work], within_s=LAST_S):
                 log.error("a handler goes on although it was told to stop; it is left behind")
-            self._crew = Crew(self._database, self._kinds, self._settings)
+            self._crew = Crew(self._database, self._kinds, self._settings, self._metrics)
             self._crew.ended = self._waits.ended
         ears, self._ears = self._ears, None
         if ears is not None:
@@ -167,6 +172,27 @@ class PostgresRuntime(PostgresInspector):
         """Results that came after their claim had lapsed, since the start; they changed nothing."""
         return self._crew.settler.stale
 
+    def standing(self) -> Numbers:
+        """Return the gauges of what runs here."""
+        crew = self._crew
+        return gauges(
+            (SLOTS, self._settings.slots),
+            (IN_FLIGHT, len(crew.flights)),
+            (UNWRITTEN, len(crew.settler)),
+            (SHARDS, len(crew.territory.shards.owned)),
+        )
+
+    def trouble(self) -> str | None:
+        """Say why no work is taken up; None = it is, or there is none to be had, as others hold every shard."""
+        if self._work is None:
+            return "no jobs are run yet"
+        if self._crew.cannot:
+            return f"cannot {', cannot '.join(sorted(self._crew.cannot))}: the log says why"
+        waiting, shards = len(self._crew.settler), self._crew.territory.shards
+        if waiting >= MOST_WAITING:
+            return f"{waiting} results wait to be written"
+        return None if shards.owned or shards.workers > ALL_SHARDS else "owns no shard of the lanes yet"
+
     def _find(self, name: str) -> JobKind:
         kind = self._kinds.get(name) or self._adopts(name)
         if kind is None:
@@ -174,9 +200,8 @@ class PostgresRuntime(PostgresInspector):
         return kind
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._crew.run())
-            self._ticking = [tasks.create_task(self._ticker.run())]
+        self._ticking = [asyncio.create_task(self._ticker.run())]
+        await together([asyncio.create_task(self._crew.run()), *self._ticking])
 
     async def _lane_changed(self, name: str, parameters: dict[str, Any]) -> None:
         async with self._database.transaction() as tx:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.discards import Notices, note_discards
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
+from delivery.compiler import DELIVER
 from delivery.errors import InvalidInput, Refused, TidingsError
 from delivery.jobs import JsonObject
+from delivery.metrics import JOBS, OTHER, SETTLE_S, SETTLED, STALE, Metrics
+from delivery.values import valueclass
 
 log = logging.getLogger("tidings.settle")
 
@@ -26,12 +31,14 @@ LINGER_S = 0.005
 MOST_WAITING = 2_000
 #: A result whose job another transaction holds is written again after this long, in seconds.
 HELD_AGAIN_S = 0.25
+#: Characters that are kept of a report's text.
+MOST_KEPT = 4_000
 #: Stands in a report whose own words the database refused.
 UNKEPT = "the report could not be kept"
 _NOTHING = Report()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@valueclass
 class Result:
     """What came of one try."""
 
@@ -45,6 +52,7 @@ class Result:
     took_ms: int = 0
     outcome: str | None = None  #: None = keep no attempt
     report: Report = _NOTHING
+    kind: str = OTHER  #: of the job, where this process declares it
 
 
 class Settler:
@@ -53,8 +61,15 @@ class Settler:
     A result whose job is locked by somebody else waits beside the others, and is offered until its claim is over.
     """
 
-    def __init__(self, database: Database, settled: Callable[[Sequence[DictRow]], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settled: Callable[[Sequence[DictRow]], None],
+        metrics: Metrics | None = None,
+    ) -> None:
         self._database, self._settled = database, settled
+        self._metrics = metrics or Metrics()
+        self._notices = Notices(database)
         self._waiting: list[Result] = []
         self._held = 0
         self._some = asyncio.Event()
@@ -100,9 +115,10 @@ class Settler:
     async def _write(self, batch: list[Result]) -> None:
         failures = 0
         rows: list[DictRow] | None = None
+        began = time.monotonic()
         while rows is None:
             try:
-                rows = await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
+                rows = await self._settle(batch)
             except Exception as error:
                 if isinstance(error, InvalidInput | Refused) or not isinstance(error, TidingsError):
                     await self._write_apart(batch, error)
@@ -111,13 +127,38 @@ class Settler:
                     log.warning("%d results cannot be written yet: %s", len(batch), error)
                 failures += 1
                 await asyncio.sleep(pause_s(failures))
+                began = time.monotonic()
         if failures:
             log.info("results are written again")
+        self._metrics.took(SETTLE_S, time.monotonic() - began)
         self.stale += len(batch) - len(rows)
         held = {(row["id"], row["held"]) for row in rows if row["held"] is not None}
-        self._settled([row for row in rows if row["held"] is None])
+        settled = [row for row in rows if row["held"] is None]
+        self._count(batch, settled, stale=len(batch) - len(rows))
+        self._settled(settled)
         if held:
             self._put_aside([result for result in batch if (result.id, result.lease) in held])
+
+    async def _settle(self, batch: Sequence[Result]) -> list[DictRow]:
+        """Write a batch; with it, where anybody wants to know, which deliveries are discarded."""
+        discarded = [result.id for result in batch if result.state == "discarded" and result.kind == DELIVER]
+        if not discarded or not await self._notices.are_wanted():
+            return await self._database.fetch(statement("settle_jobs"), _columns(batch), quick=True)
+        async with self._database.transaction(quick=True, deadline=self._database.deadlines.quick) as tx:
+            rows = await (await tx.execute(statement("settle_jobs"), _columns(batch))).fetchall()
+            await note_discards(tx, discarded)
+            return rows
+
+    def _count(self, batch: Sequence[Result], settled: Sequence[DictRow], *, stale: int) -> None:
+        self._metrics.count(SETTLED, by=len(settled))
+        self._metrics.count(STALE, by=stale)
+        results = {result.id: result for result in batch}
+        for row in settled:
+            if row["due_in_s"] is None:
+                result = results[row["id"]]
+                # One that was to wait again has ended all the same: its cancelling was asked for.
+                state = "cancelled" if result.state in ("retryable", "pending") else result.state
+                self._metrics.count(JOBS, result.kind, state)
 
     def _put_aside(self, results: list[Result]) -> None:
         self._held += len(results)
@@ -149,7 +190,7 @@ def pause_s(failures: int) -> float:
 
 
 def _columns(batch: Sequence[Result]) -> dict[str, Any]:
-    batch = sorted(batch, key=lambda r: r.id)
+    batch = sorted({(r.id, r.lease): r for r in reversed(batch)}.values(), key=lambda r: r.id)  # each claim once
     reports = [r.report for r in batch]
     return {
         "ids": [r.id for r in batch],
@@ -181,11 +222,11 @@ def _memo(result: Result) -> str | None:
 
 def _kept(text: str | None) -> str | None:
     """Return text as PostgreSQL can keep it: a result is never lost for a character in it."""
-    if text is None:
-        return None
+    if text is None or (type(text) is str and text.isascii() and text.isprintable() and len(text) <= MOST_KEPT):
+        return text
     try:
         text = str(text)
     except Exception:
         log.exception("a report cannot be kept as it is")
         return UNKEPT
-    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:4_000]
+    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")[:MOST_KEPT]

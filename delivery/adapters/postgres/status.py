@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+import migrations
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import DAY, first_id, midnight, oldest_kept
 from delivery.adapters.postgres.partitions import OLDEST_MADE, PARTITIONS
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import DELIVER
+from delivery.ids import made_at
 from delivery.outbox import POISON_AT
 from delivery.status import (
     MOST_COUNTED,
@@ -42,7 +45,7 @@ class PostgresStatus:
 
     async def read(self) -> Status:
         """Read every figure, each as of its own moment."""
-        presence, skew = await self._presence()
+        presence, skew = await self.presence()
         at: datetime = presence["at"]
         ended = await self._fetch("count_ended", since=at - HOUR, most=MOST_ENDED)
         deliveries = {row["state"]: row["n"] for row in ended if row["kind"] == DELIVER}
@@ -62,6 +65,7 @@ class PostgresStatus:
             relays=presence["relays"],
             is_led=presence["is_led"],
             leases_ahead=presence["leases_ahead"],
+            stalled_replays=[row["id"] for row in await self._fetch("find_stalled")],
             upkeep=upkeep,
             holders=[_holder(row) for row in await self._fetch("read_holders")],
             strays=await self._strays(at, upkeep),
@@ -77,7 +81,12 @@ class PostgresStatus:
             ],
         )
 
-    async def _presence(self) -> tuple[dict[str, Any], timedelta]:
+    async def is_migrated(self) -> bool:
+        """Say whether the schema has all that this release needs; a newer one has, too."""
+        [row] = await self._database.fetch(statement("read_schema"), {}, quick=True)
+        return bool(row["number"] is not None and row["number"] >= _newest())
+
+    async def presence(self) -> tuple[dict[str, Any], timedelta]:
         """Read who is there, and the database's clock between two looks at ours."""
         await self._fetch("read_time")  # so that a connection stands, and its making is not taken for skew
         before = datetime.now(UTC)
@@ -131,7 +140,12 @@ async def read_outbox(database: Database) -> OutboxStatus:
 
 def recorded_at(event_id: UUID) -> datetime:
     """Read the time in a UUIDv7."""
-    return datetime.fromtimestamp((event_id.int >> 80) / 1000, UTC)
+    return datetime.fromtimestamp(made_at(event_id), UTC)
+
+
+@cache
+def _newest() -> int:
+    return migrations.known()[-1].number
 
 
 def _holder(row: dict[str, Any]) -> Holder:

@@ -19,6 +19,8 @@ from delivery.adapters.postgres.credentials import (
 )
 from delivery.adapters.postgres.crew import LANES_CHANNEL
 from delivery.adapters.postgres.faults import mapped
+from delivery.adapters.postgres.health import streak_of, tell
+from delivery.adapters.postgres.partitions import Turn
 from delivery.adapters.postgres.rows import (
     Columns,
     change_columns,
@@ -35,6 +37,7 @@ from delivery.adapters.postgres.rows import (
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import endpoint_lane
 from delivery.errors import ConfigurationError, NotFound
+from delivery.health import BY, DISABLED, ENABLED, HealthRules
 from delivery.sealing import SealError
 from subscriptions.model import Endpoint, EndpointState, EventType, Subscription, UnopenedHeaders
 from subscriptions.store import Change, StoredKey
@@ -60,9 +63,9 @@ class PostgresStore:
 
     async def declare_type(self, event_type: EventType) -> EventType | None:
         """Add a type, or return the one that stands."""
-        if await self._run("declare_type", type_columns(event_type)):
+        if await self._rows("declare_type", type_columns(event_type)):
             return None
-        [row] = await self._run("lock_type", {"type": event_type.type})  # types never go
+        [row] = await self._rows("lock_type", {"type": event_type.type})  # types never go
         return type_of(row)
 
     async def update_type(self, event_type: EventType) -> None:
@@ -71,9 +74,13 @@ class PostgresStore:
 
     async def types(self) -> Sequence[EventType]:
         """List all declared types."""
-        return [type_of(row) for row in await self._run("list_types", {})]
+        return [type_of(row) for row in await self._rows("list_types", {})]
 
     # Endpoints --------------------------------------------------------------------------------------------------
+
+    async def lock_setup(self) -> None:
+        """Take the lock of those who export or import, until the transaction ends."""
+        await self._run("lock_setup", {"turn": Turn.SET_UP})
 
     async def add_endpoint(self, endpoint: Endpoint) -> None:
         """Add an endpoint and its lane."""
@@ -82,20 +89,28 @@ class PostgresStore:
 
     async def endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
         """Return one endpoint of the owner."""
-        rows = await self._run("read_endpoint", {"id": endpoint_id, "owner_id": owner_id})
+        rows = await self._rows("read_endpoint", {"id": endpoint_id, "owner_id": owner_id})
         return endpoint_of(rows[0], self._opened(rows[0])) if rows else None
 
     async def lock_endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
         """Return one endpoint of the owner, locked."""
-        rows = await self._run("lock_endpoint", {"id": endpoint_id, "owner_id": owner_id})
+        rows = await self._rows("lock_endpoint", {"id": endpoint_id, "owner_id": owner_id})
         return endpoint_of(rows[0], self._opened(rows[0])) if rows else None
 
     async def endpoints(
         self, owner_id: str | None, *, limit: int = 50, after: UUID | None = None
     ) -> Sequence[Endpoint]:
         """List endpoints that are not removed."""
-        rows = await self._run("list_endpoints", {"owner_id": owner_id, "after": after, "limit": limit})
+        rows = await self._rows("list_endpoints", {"owner_id": owner_id, "after": after, "limit": limit})
         return [endpoint_of(row, self._opened(row)) for row in rows]
+
+    async def endpoints_between(
+        self, owner_id: str | None, first: UUID, last: UUID, *, limit: int
+    ) -> Sequence[tuple[UUID, str]]:
+        """List ids and URLs."""
+        asked = {"owner_id": owner_id, "first": first, "last": last, "limit": limit}
+        rows = await self._rows("find_endpoints", asked)
+        return [(row["id"], row["url"] + (", removed" if row["state"] == "removed" else "")) for row in rows]
 
     async def update_endpoint(self, endpoint: Endpoint) -> None:
         """Write an endpoint; its lane follows, and the lane's process hears of it when this commits.
@@ -103,13 +118,35 @@ class PostgresStore:
         Raises:
             NotFound: the owner has no such endpoint.
         """
-        rows = await self._run("update_endpoint", self._columns(endpoint))
+        rows = await self._rows("update_endpoint", self._columns(endpoint))
         if not rows:
             raise NotFound(f"no endpoint {endpoint.id} of this owner: add it first")
         limit_changed, state_changed = rows[0]["limit_changed"], rows[0]["state_changed"]
+        if state_changed:
+            await self._tell_state(endpoint)
+        elif endpoint.state is EndpointState.DISABLED and endpoint.state_by != BY:  # it is not probed any more
+            await self._run("end_failures", {"id": endpoint.id, "is_forced": True})
         if limit_changed or state_changed:
             lane_id = await self._set_lane(endpoint, switch=state_changed)
             await self._run("notify", {"channel": LANES_CHANNEL, "payload": str(lane_id)})
+
+    async def still_fails(self, endpoint_id: UUID, since: datetime) -> bool:
+        """Say whether no try has succeeded since then."""
+        return bool(await self._rows("still_fails", {"id": endpoint_id, "since": since}))
+
+    async def _tell_state(self, endpoint: Endpoint) -> None:
+        """Tell the owner by an event. A streak ends, but that of an endpoint that is disabled for it and probed."""
+        if endpoint.state is EndpointState.DISABLED and endpoint.state_by == BY:
+            rows = await self._rows("await_probe", {"id": endpoint.id, "pause": HealthRules().probe_first})
+        else:
+            rows = await self._rows("end_failures", {"id": endpoint.id, "is_forced": True})
+        streak = streak_of(rows[0]) if rows else None
+        said = {"by": endpoint.state_by, "reason": endpoint.state_reason}
+        with mapped():
+            if endpoint.state is EndpointState.ENABLED:
+                await tell(self._tx, endpoint.id, ENABLED, None, by=endpoint.state_by)
+            elif endpoint.state is EndpointState.DISABLED:
+                await tell(self._tx, endpoint.id, DISABLED, streak, **said)
 
     async def _set_lane(self, endpoint: Endpoint, *, switch: bool) -> int:
         """Make the lane or set its limit; its switch only if asked, for switching on also ends a pause.
@@ -118,7 +155,7 @@ class PostgresStore:
         """
         key = endpoint_lane(endpoint.id)
         lane = {"key": key, "owner_id": endpoint.owner_id, "job_limit": endpoint.limit}
-        [row] = await self._run("limit_lane", lane)
+        [row] = await self._rows("limit_lane", lane)
         if switch and endpoint.state is EndpointState.REMOVED:
             await self._run("close_lane", {"key": key})
         elif switch:
@@ -139,34 +176,34 @@ class PostgresStore:
 
     async def add_subscription(self, subscription: Subscription) -> bool:
         """Add a subscription, unless the name is taken."""
-        added = await self._run("add_subscription", subscription_columns(subscription))
+        added = await self._rows("add_subscription", subscription_columns(subscription))
         await self._rerouted(added)
         return bool(added)
 
     async def subscription(self, owner_id: str | None, name: str) -> Subscription | None:
         """Return one subscription."""
-        rows = await self._run("read_subscription", {"owner_id": owner_id, "name": name})
+        rows = await self._rows("read_subscription", {"owner_id": owner_id, "name": name})
         return subscription_of(rows[0]) if rows else None
 
     async def subscriptions(self, owner_id: str | None) -> Sequence[Subscription]:
         """List subscriptions by name."""
-        return [subscription_of(row) for row in await self._run("list_subscriptions", {"owner_id": owner_id})]
+        return [subscription_of(row) for row in await self._rows("list_subscriptions", {"owner_id": owner_id})]
 
     async def remove_subscription(self, owner_id: str | None, name: str) -> Subscription | None:
         """Remove one subscription."""
-        rows = await self._run("remove_subscription", {"owner_id": owner_id, "name": name})
+        rows = await self._rows("remove_subscription", {"owner_id": owner_id, "name": name})
         await self._rerouted(rows)
         return subscription_of(rows[0]) if rows else None
 
     async def remove_subscriptions_to(self, endpoint_id: UUID) -> Sequence[Subscription]:
         """Remove every subscription to the endpoint."""
-        rows = await self._run("remove_subscriptions_to", {"endpoint_id": endpoint_id})
+        rows = await self._rows("remove_subscriptions_to", {"endpoint_id": endpoint_id})
         await self._rerouted(rows)
         return [subscription_of(row) for row in rows]
 
     async def routing(self, owner_ids: Collection[str]) -> Sequence[Subscription]:
         """Return what the events of these owners are routed by."""
-        rows = await self._run("read_routing", {"owner_ids": list(owner_ids)})
+        rows = await self._rows("read_routing", {"owner_ids": list(owner_ids)})
         return [subscription_of(row) for row in rows]
 
     async def _rerouted(self, changed: Sequence[DictRow]) -> None:
@@ -177,7 +214,7 @@ class PostgresStore:
 
     async def keys(self, endpoint_id: UUID, now: datetime) -> Sequence[StoredKey]:
         """Return the keys that have not expired."""
-        return [key_of(row) for row in await self._run("read_keys", {"endpoint_id": endpoint_id, "now": now})]
+        return [key_of(row) for row in await self._rows("read_keys", {"endpoint_id": endpoint_id, "now": now})]
 
     async def add_key(self, key: StoredKey) -> None:
         """Add a key."""
@@ -193,10 +230,14 @@ class PostgresStore:
 
     async def history(self, of: str, *, limit: int = 50) -> Sequence[Change]:
         """List the changes of one thing, newest first, whoever owns it: each says whose it is."""
-        return [change_of(row) for row in await self._run("list_changes", {"of": of, "limit": limit})]
+        return [change_of(row) for row in await self._rows("list_changes", {"of": of, "limit": limit})]
 
-    async def _run(self, name: str, parameters: Columns) -> list[DictRow]:
+    async def _run(self, name: str, parameters: Columns) -> None:
+        with mapped():
+            await self._tx.execute(statement(name), parameters)
+
+    async def _rows(self, name: str, parameters: Columns) -> list[DictRow]:
         with mapped():
             async with self._tx.cursor(row_factory=dict_row) as cursor:
                 await cursor.execute(statement(name), parameters)
-                return await cursor.fetchall() if cursor.description else []
+                return await cursor.fetchall()

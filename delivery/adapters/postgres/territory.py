@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -39,9 +40,10 @@ class Territory:
         database: Database,
         queues: Sequence[str],
         shard_lease: timedelta,
+        lease: timedelta,
         flights: Mapping[int, Flight],
     ) -> None:
-        self._database, self._flights = database, flights
+        self._database, self._lease, self._flights = database, lease, flights
         self.book = LaneBook()
         shares = not queues or DEFAULT_QUEUE in queues
         own = sorted(set(queues) - {DEFAULT_QUEUE})
@@ -93,6 +95,7 @@ class Territory:
         coming = dict(self.shards.coming)
         if not coming:
             return
+        await self._database.fetch(statement("cut_leases"), {"lease_for": self._lease}, quick=True)
         rows = await self._database.fetch(statement("read_flights"), {"shards": list(coming)}, quick=True)
         self._foreign |= {row["id"]: row["lane"] >> 3 for row in rows if row["id"] not in self._flights}
         self.shards.own(coming)
@@ -228,6 +231,5 @@ class Territory:
             self.book.wake_at(row["lane"], now() + due_in_s, more=True)
 
 
-def now() -> float:
-    """Return the time that alarms and pauses are counted on."""
-    return asyncio.get_running_loop().time()
+#: The time that alarms and pauses are counted on, in seconds; it is the event loop's, too.
+now = time.monotonic

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache, partial
+from typing import Any
 
 from psycopg.rows import DictRow
 
@@ -17,6 +18,8 @@ from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.settler import Result
 from delivery.attempts import Report
 from delivery.jobs import UNKNOWN_KIND, Cancel, Discard, Job, JobKind, JsonObject, Retry, Snooze, default_backoff
+from delivery.metrics import OTHER
+from delivery.timers import Timers
 
 log = logging.getLogger("tidings.jobs")
 
@@ -36,18 +39,15 @@ class Flight:
     """A job that this process claimed, while it runs."""
 
     row: DictRow
+    lane_id: int
     lease: int
     good_until: float  #: on `boot_time`
     started_at: float  #: on the loop's clock
-    task: asyncio.Task[Result | None] | None = None
+    task: asyncio.Task[Any] | None = None  #: in which its handler runs, once that has begun
     cancelled_by: str | None = None
     told: bool = False  #: the handler was told to stop; once is enough
+    timed_out: bool = False
     lapsed: bool = False
-
-    @property
-    def lane_id(self) -> int:
-        """Return the lane's id."""
-        return int(self.row["lane"]) >> 3
 
     def holds_lease(self) -> bool:
         """Say whether no other process may run this job yet."""
@@ -58,6 +58,14 @@ class Flight:
         if self.told:
             return
         self.told = True
+        self._interrupt()
+
+    def time_out(self) -> None:
+        """Stop the handler, as its time is over."""
+        self.timed_out = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         if self.task is not None:
             self.task.cancel()
 
@@ -65,7 +73,7 @@ class Flight:
 def refusal(flight: Flight, kind: JobKind | None) -> Result | None:
     """Return the result of a job that is not to be run at all."""
     row = flight.row
-    base = {"id": row["id"], "lease": flight.lease}
+    base = {"id": row["id"], "lease": flight.lease, "kind": OTHER if kind is None else kind.name}
     if row["cancelled_by"] is not None:
         return Result(**base, state="cancelled", reason=row["cancelled_by"])
     if kind is None:
@@ -89,8 +97,11 @@ class _Broken(Exception):
     """What a handler raised that is no `Exception`."""
 
 
-async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = random.random) -> Result | None:
+async def run(
+    flight: Flight, kind: JobKind, timers: Timers, jitter: Callable[[], float] = random.random
+) -> Result | None:
     """Run the handler once; None where the result no longer counts."""
+    flight.task = asyncio.current_task()
     row = flight.row
     job = Job(
         id=row["id"],
@@ -104,21 +115,21 @@ async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = rando
         holds_lease=flight.holds_lease,
     )
     started = time.monotonic()
+    timer = timers.call_at(started + kind.timeout.total_seconds(), flight.time_out)
     ended: BaseException | Report | None
     try:
-        async with asyncio.timeout(kind.timeout.total_seconds()):
-            ended = await kind.handler(job)
+        ended = await kind.handler(job)
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        ended = error if task is not None and task.cancelling() else _Broken("CancelledError, which nobody asked for")
+        ended = _cancelled(flight, error)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever a handler raises is its own failure, and never the worker's
         ended = error if isinstance(error, Exception) else _Broken(_text(error))
+    timers.cancel(timer)
     if flight.lapsed:
         return None
     took_ms = min(int((time.monotonic() - started) * 1000), 2_147_483_647)
-    make = partial(Result, id=row["id"], lease=flight.lease, took_ms=took_ms)
+    make = partial(Result, id=row["id"], lease=flight.lease, took_ms=took_ms, kind=kind.name)
     if isinstance(ended, asyncio.CancelledError):
         return _stopped(flight, make)
     if isinstance(ended, Exception) and not isinstance(ended, Snooze | Discard | Cancel):
@@ -126,9 +137,19 @@ async def run(flight: Flight, kind: JobKind, jitter: Callable[[], float] = rando
     return _ended(ended, make)
 
 
+def _cancelled(flight: Flight, error: asyncio.CancelledError) -> BaseException:
+    """Say what it means that the handler was cancelled."""
+    if flight.task is None or not flight.task.cancelling():
+        return _Broken("CancelledError, which nobody asked for")
+    if flight.timed_out and not flight.told:
+        flight.task.uncancel()
+        return TimeoutError()
+    return error
+
+
 def unusable(flight: Flight, kind: JobKind, error: Exception) -> Result:
     """Fail a try whose outcome makes no sense, such as a delay that is no timedelta."""
-    make = partial(Result, id=flight.row["id"], lease=flight.lease, took_ms=0)
+    make = partial(Result, id=flight.row["id"], lease=flight.lease, took_ms=0, kind=kind.name)
     log.error("job %d (%s) ended in an outcome that is none", flight.row["id"], kind.name, exc_info=error)
     return _failed(flight, kind, Retry(None, Report(code="bad_outcome", detail=_text(error))), make, random.random)
 

@@ -23,6 +23,8 @@ from psycopg.sql import SQL
 
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import ATTEMPT, EVENT, IDENTITY, first_id, midnight, oldest_kept
+from delivery.adapters.postgres.discards import note_discards
+from delivery.adapters.postgres.health import Healers
 from delivery.adapters.postgres.partitions import (
     PARTITIONS,
     Busy,
@@ -36,6 +38,7 @@ from delivery.adapters.postgres.partitions import (
 from delivery.adapters.postgres.reports import reports
 from delivery.adapters.postgres.statements import statement
 from delivery.attempts import Report
+from delivery.health import HealthRules
 from delivery.jobs import FINAL_STATES, Job, JobKind, JobState, Periodic
 
 CLEANUP, EXPIRE = "tidings.cleanup", "tidings.expire"
@@ -44,7 +47,6 @@ BATCH = 2_000
 #: How long one run goes on; the next goes on where the tables stand.
 LONGEST_RUN = timedelta(minutes=10)
 LEASE = timedelta(seconds=30)
-_LONGEST_BATCH = timedelta(seconds=20)
 _LOCK_WAIT = timedelta(seconds=2)
 _BEGINNING = UUID(int=0)
 #: Which finished rows are kept as long as it is said of their state, and which as jobs of other kinds.
@@ -79,9 +81,17 @@ class UpkeepSettings:
 
 
 def upkeep(
-    database: Database, settings: UpkeepSettings, kinds: Sequence[JobKind] = ()
+    database: Database,
+    settings: UpkeepSettings,
+    kinds: Sequence[JobKind] = (),
+    *,
+    rules: HealthRules | None = None,
+    healers: Healers | None = None,
 ) -> tuple[list[JobKind], list[Periodic]]:
-    """Declare the upkeep as job kinds and periodics; `kinds` are the platform's, for their `max_age` and `identity`."""
+    """Declare the upkeep as job kinds and periodics; `kinds` are the platform's, for their `max_age` and `identity`.
+
+    `healers` disable an endpoint that failed for as long as the rules allow, and probe it; None = nobody is judged.
+    """
 
     async def partitions(_job: Job) -> Report:
         return _report(await make_partitions(database, settings.shortest))
@@ -104,7 +114,7 @@ def upkeep(
         Periodic(name=CLEANUP, kind=CLEANUP, every=hourly),
         Periodic(name=EXPIRE, kind=EXPIRE, every=often),
     ]
-    told, looks = reports(database, lease=settings.lease)
+    told, looks = reports(database, lease=settings.lease, rules=rules, healers=healers)
     return [*declared, *told], [*periodics, *looks]
 
 
@@ -128,6 +138,8 @@ async def cleanup(
         }
         await sweep.walk("completed jobs", "forget_completed", parameters)
     await _forget_finished(sweep, database, settings, now)
+    if settings.retention is not None:
+        await sweep.once("replays", "forget_replays", {"until": now - settings.retention})
     completed = settings.kept(JobState.COMPLETED)
     if completed is not None:  # else all that hangs on them is kept, too
         await _forget_rest(sweep, database, completed, now)
@@ -226,8 +238,11 @@ class _Sweep:
     async def once(self, what: str, name: str, parameters: dict[str, Any]) -> dict[str, Any] | None:
         """Run one batch in a transaction of its own; None where there was none, or it was not to be had."""
         try:
-            async with step(self._database, self._turn, longest=_LONGEST_BATCH, lock_wait=_LOCK_WAIT) as tx:
+            longest = self._database.deadlines.upkeep
+            async with step(self._database, self._turn, longest=longest, lock_wait=_LOCK_WAIT) as tx:
                 row = await (await tx.execute(statement(name), parameters)).fetchone()
+                if row is not None and row.get("discarded"):
+                    await note_discards(tx, row["discarded"])
         except Busy:
             self.tally[f"{what} put off"] += 1
             return None

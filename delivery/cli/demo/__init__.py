@@ -18,11 +18,12 @@ from pathlib import Path
 
 import click
 
+from delivery.cli.options import Act
 from delivery.cli.signals import Stop, Stopped
 from delivery.errors import TidingsError
 
 
-@click.command()
+@click.command(cls=Act)
 @click.option("--home", type=click.Path(path_type=Path), help="An empty folder to play in, which is kept.")
 def demo(home: Path | None) -> None:
     """Show the whole platform at work, in under a minute.

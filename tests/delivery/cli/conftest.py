@@ -24,13 +24,36 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from delivery.cli.root import tidings
 from delivery.sealing import KeyEncryptionKey
+from tests.databases import drop
 
 TOP = Path(__file__).resolve().parents[3]
 KEY = KeyEncryptionKey.generate("test").reveal()
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def dsn(dsn: str) -> str:
+    """Let commands wait a little longer for a connection than is shipped."""
+    return make_conninfo(dsn, connect_timeout=30)
+
+
+#: Processes that the test at hand started, to be ended with it whatever comes of it.
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running() -> Iterator[None]:
+    """End what a test that failed left running; what runs beside it ends with it."""
+    yield
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +89,7 @@ class Cli:
     def start(self, *args: object) -> subprocess.Popen[str]:
         """Start one command as a process of its own."""
         outside = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "delivery.cli", *map(str, args)],
             cwd=TOP,
             env=outside | self.environment,
@@ -74,6 +97,8 @@ class Cli:
             stderr=subprocess.PIPE,
             text=True,
         )
+        _started.append(process)
+        return process
 
     @contextmanager
     def running(self, *args: object) -> Iterator[subprocess.Popen[str]]:
@@ -195,8 +220,7 @@ def standing(server: str, template: str, tmp_path_factory: pytest.TempPathFactor
             )
         )
     yield cli_on(psycopg.conninfo.make_conninfo(server, dbname=name), tmp_path_factory.mktemp("home"))
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+    drop(server, name)
 
 
 @pytest.fixture

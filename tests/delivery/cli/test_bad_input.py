@@ -113,7 +113,13 @@ def test_a_malformed_instant_is_refused(made, refused, option: str, text: str):
 
 
 def test_a_range_that_ends_before_it_begins_is_refused(made, refused):
-    for command in (["events", "list"], ["deliveries", "list"], ["deliveries", "replay"], ["jobs", "list"]):
+    for command in (
+        ["events", "list"],
+        ["deliveries", "list"],
+        ["deliveries", "replay"],
+        ["replays", "start"],
+        ["jobs", "list"],
+    ):
         check(made, refused, [*command, "--since", "1h", "--until", "2h"], 1, "--since is not before --until")
 
 
@@ -244,7 +250,7 @@ def test_an_unknown_periodic_is_refused(made, refused):
         ["endpoints", "update", NOBODYS, "--limit", "5"],
         ["endpoints", "enable", NOBODYS],
         ["endpoints", "disable", NOBODYS],
-        ["endpoints", "remove", NOBODYS],
+        ["endpoints", "remove", NOBODYS, "--yes"],
         ["endpoints", "test", NOBODYS],
         ["endpoints", "rotate-secret", NOBODYS],
         ["subscriptions", "add", "s", "--endpoint", NOBODYS, "invoice.*"],
@@ -267,7 +273,7 @@ def test_an_unknown_endpoint_is_not_found(made, refused, args: list[object]):
         (["jobs", "show", "7"], "no job 7"),
         (["jobs", "retry", "7"], "no job 7"),
         (["jobs", "cancel", "7"], "no job 7"),
-        (["subscriptions", "remove", "mine"], "no subscription 'mine'"),
+        (["subscriptions", "remove", "mine", "--yes"], "no subscription 'mine'"),
     ],
 )
 def test_what_is_not_there_is_not_found(made, refused, args: list[object], says: str):
@@ -303,6 +309,7 @@ def test_a_pattern_that_nothing_matches_is_refused(made, refused):
         (["endpoints", "update", str(NOBODYS), "--no-headers", "--header", "A: b"], "contradict"),
         (["endpoints", "update", str(NOBODYS), "--no-tls", "--ca", "/dev/null"], "contradict"),
         (["endpoints", "add", "https://example.com/", "--basic", "a:b", "--bearer", "c"], "contradict"),
+        (["endpoints", "add", "https://example.com/", "--basic", "ann"], "written USER:PASSWORD"),
         (["endpoints", "add", "https://example.com/", "--bearer", "a b"], "bearer token"),
         (["endpoints", "add", "https://example.com/", "--client-key", "/dev/null"], "--client-certificate"),
         (["endpoints", "add", "https://example.com/", "--ca", "/nowhere"], "cannot be read"),

@@ -14,7 +14,7 @@ from delivery.cli.root import tidings
 from .conftest import TOP
 
 #: They run until they are stopped, or tell a story: no data.
-NO_DATA = {"up", "relay", "worker", "demo", "listen"}
+NO_DATA = {"up", "relay", "worker", "demo", "listen", "completion"}
 ASKED_FOR = """
 up migrate relay worker demo listen verify
 keys generate
@@ -22,8 +22,9 @@ event-types declare, event-types list
 endpoints add, endpoints list, endpoints show, endpoints update, endpoints enable, endpoints disable, endpoints remove,
 endpoints test, endpoints rotate-secret, endpoints keys, endpoints jwks
 subscriptions add, subscriptions list, subscriptions remove
-events record, events list, events show, events requeue
+events record, events list, events show, events requeue, events replay
 deliveries list, deliveries show, deliveries retry, deliveries cancel, deliveries replay
+replays start, replays list, replays show, replays pause, replays resume, replays cancel
 jobs overview, jobs list, jobs show, jobs retry, jobs cancel
 periodic list, periodic run
 """

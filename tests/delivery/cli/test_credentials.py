@@ -23,3 +23,10 @@ def test_an_endpoint_is_given_credentials_and_a_format_and_neither_is_shown(cli:
     assert "BEGIN" not in shown
     changed = cli.json("endpoints", "update", added["id"], "--bearer", "t0ken", "--no-tls", "--format", "raw")
     assert (changed["headers"], changed["tls"], changed["format"]) == (["authorization"], [], "raw")
+
+
+def test_a_change_shows_what_is_left_of_them(cli: Cli, tmp_path):
+    (tmp_path / "ca.pem").write_text(Authority(tmp_path).pem)
+    added = cli.json("endpoints", "add", URL, "--bearer", "t0ken", "--ca", str(tmp_path / "ca.pem"))
+    told = lines(cli("endpoints", "update", added["id"], "--header", "X-Team: a"))
+    assert (told["headers"], told["tls"]) == ("X-Team", "authorities")

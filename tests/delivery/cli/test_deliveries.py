@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from .conftest import PATIENCE_S, Cli, Receiver, eventually
@@ -19,6 +20,8 @@ INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, att
 SELECT id, kind, lane, args, 'cancelled', priority, run_at, attempt, spent, max_attempts, 'ann', queued_at, created_at
 FROM gone
 """
+#: How many sessions wait for what another one holds.
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def up(cli: Cli, receiver: Receiver) -> Iterator[Cli]:
     """The platform at work, with one endpoint that gets everything."""
     cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
     cli("event-types", "declare", "invoice.lost", "--exposure", "webhook")
-    endpoint = cli.json("endpoints", "add", receiver.url, "--policy", "demo")["id"]
+    endpoint = cli.json("endpoints", "add", receiver.url, "--policy", "demo", "--timeout", "30s")["id"]
     cli("subscriptions", "add", "all", "invoice.*", "--endpoint", endpoint)
     with cli.running():
         yield cli
@@ -90,7 +93,7 @@ def test_the_story_of_one_that_was_given_up(up: Cli, receiver: Receiver):
 
 
 def test_an_event_shows_its_fan_out(up: Cli, receiver: Receiver):
-    other = up.json("endpoints", "add", f"{receiver.url}/2", "--policy", "demo")
+    other = up.json("endpoints", "add", f"{receiver.url}/2", "--policy", "demo", "--timeout", "30s")
     up("subscriptions", "add", "more", "*", "--endpoint", other["id"])
     event = record(up)
     settled(up, number=2)
@@ -125,8 +128,9 @@ def test_one_that_is_held_is_told_and_goes_out_when_retried(up: Cli, receiver: R
     up("endpoints", "update", endpoint, "--policy", "standard")
     receiver.status, receiver.headers = 429, {"Retry-After": "3600"}
     record(up)
-    (delivery,) = eventually(
-        lambda: up.json("deliveries", "list"), lambda found: found and found[0]["attempt"] and found[0]["held_until"]
+    (delivery,) = eventually(  # the lane is held before the attempt that asked for it has ended
+        lambda: up.json("deliveries", "list"),
+        lambda found: found and found[0]["held_until"] and found[0]["attempt"] and found[0]["state"] != "running",
     )
     story = up.json("deliveries", "show", delivery["id"])
     assert story["spent"] == 0
@@ -186,7 +190,7 @@ def test_a_replay_counts_first_then_sends_what_matches(up: Cli, receiver: Receiv
 def test_nothing_is_replayed_to_an_endpoint_that_was_removed(up: Cli, refused):
     record(up)
     (delivery,) = settled(up)
-    up("endpoints", "remove", delivery["endpoint_id"])
+    up("endpoints", "remove", delivery["endpoint_id"], "--yes")
     line = refused(up, "deliveries", "replay", "--state", "completed", "--endpoint", delivery["endpoint_id"], code=1)
     assert "was removed: nothing can be sent to it" in line
     assert "was removed" in refused(up, "deliveries", "retry", delivery["id"], code=1)
@@ -215,12 +219,13 @@ def test_a_replay_that_is_cut_short_says_how_far_it_came(cli: Cli, connection, r
         eventually(lambda: connection.execute("SELECT count(*) FROM tidings.outbox").fetchone() == (0,))
     connection.execute(CANCEL_ALL)
     assert cli.json("deliveries", "replay", "--state", "cancelled", "--dry-run")["matched"] == 6_000
-    process = cli.start("deliveries", "replay", "--state", "cancelled")
-    count = "SELECT count(*) FROM tidings.job"
-    eventually(lambda: connection.execute(count).fetchone() != (0,))
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=PATIENCE_S)
-    (moved,) = connection.execute(count).fetchone()
+    with psycopg.connect(cli.environment["TIDINGS_DATABASE_URL"]) as holder:  # keeps it from coming to its end
+        holder.execute("SELECT FROM tidings.job_done ORDER BY id DESC LIMIT 1 FOR UPDATE")
+        process = cli.start("deliveries", "replay", "--state", "cancelled")
+        eventually(lambda: connection.execute(WAITING).fetchone() == (1,))
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    (moved,) = connection.execute("SELECT count(*) FROM tidings.job").fetchone()
     assert process.returncode == 130
     assert 0 < moved < 6_000
     assert stderr == f"{moved} of 6000 were put back; run it again for the rest\n"

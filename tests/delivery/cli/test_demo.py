@@ -10,17 +10,28 @@ import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from delivery.cli.demo import playing
+from delivery.cli.demo import playing, story
 from delivery.cli.demo.receivers import CAST
 from delivery.cli.demo.stage import Stage
 
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE_S = 60
+PATIENCE_S = 100
+#: How long the story waits for what is to come, at most: a machine that has much else to do breaks no promise.
+PATIENCE = timedelta(seconds=50)
+PATIENT = f"""
+import sys
+from datetime import timedelta
+from delivery.cli.demo import story
+story.PATIENCE = timedelta(seconds={PATIENCE.total_seconds()})
+from delivery.cli import main
+main()
+"""
 
 
 @pytest.fixture
@@ -34,7 +45,7 @@ def place() -> Iterator[Path]:
 async def start(*options: str, **environment: str) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "delivery.cli", "demo", *options),
+        *("-c", PATIENT, "demo", *options),
         cwd=ROOT,
         env=os.environ | environment,
         stdout=PIPE,
@@ -56,14 +67,11 @@ def running_on(folder: str) -> list[str]:
 
 
 async def test_every_promise_is_kept_whatever_the_environment_says(place: Path):
-    loop = asyncio.get_running_loop()
-    began = loop.time()
     process = await start(TMPDIR=str(place), TIDINGS_DATABASE_URL="host=nowhere.invalid", TIDINGS_SLOTS="none at all")
     out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     said = out.decode()
     assert (process.returncode, err.decode()) == (0, ""), said
-    assert loop.time() - began < 60
-    assert said.count(" kept ") == 11
+    assert said.count(" kept ") == 11  # one of which is how long all of it takes
     assert "broken 500 500 500 500 204 completed" in " ".join(said.split())
     assert "signature verified" in said
     assert "endpoint disabled: the receiver said so (http_410)" in said
@@ -74,7 +82,8 @@ async def test_every_promise_is_kept_whatever_the_environment_says(place: Path):
     assert not list(place.iterdir())
 
 
-async def test_a_broken_promise_is_named_and_told(place: Path):
+async def test_a_broken_promise_is_named_and_told(place: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(story, "PATIENCE", PATIENCE)
     cast = [replace(role, answers=lambda _: 500) if role.name == "wobbly" else role for role in CAST]
     with (place / "said").open("w") as file:
         stage = Stage(Console(file=file, width=100))
@@ -86,7 +95,7 @@ async def test_a_broken_promise_is_named_and_told(place: Path):
 
 
 async def test_a_broken_promise_ends_in_exit_code_1():
-    story = (
+    program = (
         "from dataclasses import replace\n"
         "from delivery.cli.demo import demo, playing\n"
         "whole = playing.run\n"
@@ -94,7 +103,7 @@ async def test_a_broken_promise_ends_in_exit_code_1():
         "playing.run = lambda home, stage, **given: whole(home, stage, cast=cast, **given)\n"
         "demo()\n"
     )
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", story, cwd=ROOT, stdout=PIPE, stderr=PIPE)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=ROOT, stdout=PIPE, stderr=PIPE)
     out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     assert (process.returncode, err.decode()) == (1, "")
     assert "promises broken." in out.decode()

@@ -69,7 +69,7 @@ def test_an_endpoint_is_disabled_with_a_reason_and_enabled_again(cli: Cli):
 
 def test_a_removed_endpoint_is_off_the_list_and_for_good(cli: Cli, refused):
     endpoint = cli.json("endpoints", "add", URL)["id"]
-    assert cli.json("endpoints", "remove", endpoint)["state"] == "removed"
+    assert cli.json("endpoints", "remove", endpoint, "--yes")["state"] == "removed"
     assert cli.json("endpoints", "list") == []
     assert cli.json("endpoints", "show", endpoint)["state"] == "removed"
     for command in ("enable", "test", "rotate-secret"):
@@ -94,7 +94,7 @@ def test_a_rotated_secret_signs_beside_the_old_one(cli: Cli, receiver: Receiver)
         assert WebhookVerifier(secret).verify(body, headers)
     assert re.fullmatch(r"2 sign \(v1, v1\), one until \S+ \S+Z", lines(cli("endpoints", "show", added["id"]))["keys"])
     assert [each["expires_at"] is None for each in cli.json("endpoints", "show", added["id"])["keys"]] == [True, False]
-    assert "sign no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0")
+    assert "sign no longer" in cli("endpoints", "rotate-secret", added["id"], "--overlap", "0", "--yes")
 
 
 def test_an_endpoint_may_be_signed_for_with_ed25519(cli: Cli, receiver: Receiver):
@@ -115,7 +115,7 @@ def test_a_secret_gives_way_to_a_public_key_and_both_sign_meanwhile(cli: Cli, re
     for key in (added["secret"], rotated["public_key"]):
         assert WebhookVerifier(key).verify(body, headers)
     assert "2 sign (v1a, v1), one until" in lines(cli("endpoints", "show", added["id"]))["keys"]
-    told = cli("endpoints", "rotate-secret", added["id"], "--revoke-now")
+    told = cli("endpoints", "rotate-secret", added["id"], "--revoke-now", "--yes")
     assert "The public key is no secret. The old keys sign no longer." in told
 
 
@@ -128,7 +128,7 @@ def test_keys_are_listed_without_a_secret(cli: Cli):
     table = cli("endpoints", "keys", added["id"])
     assert rotated["public_key"] in table
     assert added["secret"].removeprefix("whsec_") not in table
-    cli("endpoints", "remove", added["id"])
+    cli("endpoints", "remove", added["id"], "--yes")
     assert "no key signs" in cli("endpoints", "keys", added["id"])
 
 
@@ -171,6 +171,10 @@ def test_a_test_that_reaches_nobody_says_where_to_look(cli: Cli):
     assert "(connection_refused): see that a receiver answers at http://127.0.0.1:1/" in the_line(result)
     other = cli.having(TIDINGS_KEYS=KeyEncryptionKey.generate("other").reveal())
     assert "(unreadable_key): put the key" in other.run("endpoints", "test", endpoint).stderr
+    narrow = cli.having(TIDINGS_DENY="127.0.0.1")
+    assert "(blocked_address): it is never sent there" in narrow.run("endpoints", "test", endpoint).stderr
+    away = cli.having(TIDINGS_EGRESS_PROXY="http://127.0.0.1:1")
+    assert "(proxy_failed): see that the proxy" in away.run("endpoints", "test", endpoint).stderr
 
 
 def test_a_test_of_a_disabled_endpoint_says_that_it_is(cli: Cli, receiver: Receiver):

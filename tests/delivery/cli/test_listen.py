@@ -17,12 +17,20 @@ import pytest
 from delivery.cli.listen import pretty
 from delivery.cli.receiver import MAX_BODY_BYTES, MAX_HEAD_BYTES
 from signing import SigningKey, SigningSecret, WebhookSigner
+from tests.gates.shapes import faults_of
 
 ROOT = Path(__file__).resolve().parents[3]
 SECRET = SigningSecret.generate()
 ID = "0199e1c2-7c1e-7000-8000-0123456789ab"
 BODY = b'{"id":"%s","type":"order.paid","subject":"order-7","data":{"total":12.50}}' % ID.encode()
-PATIENCE_S = 20
+PATIENCE_S = 60
+#: With as much patience for who asks.
+PROGRAM = f"""
+from delivery.cli import receiver
+receiver._HEAD_S = receiver._LINGER_S = {PATIENCE_S}.0
+from delivery.cli import main
+main()
+"""
 
 
 class Listener:
@@ -58,7 +66,7 @@ class Listener:
 
 async def start(*options: str) -> Process:
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "delivery.cli", "listen", *options, cwd=ROOT, stdout=PIPE, stderr=PIPE
+        sys.executable, "-c", PROGRAM, "listen", *options, cwd=ROOT, stdout=PIPE, stderr=PIPE
     )
 
 
@@ -281,6 +289,7 @@ async def test_json_is_one_object_a_line_and_nothing_else():
         await listener.ask(b"noise\r\n\r\n")
         out, err, _ = await listener.end()
     first, second = map(json.loads, out.splitlines())
+    assert faults_of("listen", first) == faults_of("listen", second) == []
     assert first | {"at": ""} == {
         "at": "",
         "verified": True,

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from delivery import open_app
+from delivery.api.endpoints import Endpoints
 from delivery.settings import read_settings
+from subscriptions.model import Endpoint
 
 from .conftest import Cli, Receiver, eventually, lines
 
@@ -27,10 +30,20 @@ def test_a_type_is_declared_and_changed_on_purpose(cli: Cli):
     args = ("event-types", "declare", "invoice.paid", "--exposure", "webhook", "--description", "Money came.")
     assert cli.json(*args) == declared
     assert cli.json(*args) == declared
-    assert cli.json("event-types", "list") == [declared]
+    [listed, *platforms] = cli.json("event-types", "list")
+    assert listed == declared
+    assert {each["type"].rpartition(".")[0] for each in platforms} == {"tidings.endpoint", "tidings.delivery"}
     assert cli.run("event-types", "declare", "invoice.paid").exit_code == 1
     assert cli.json("event-types", "declare", "invoice.paid", "--change")["exposure"] == "internal"
     assert cli("event-types", "list").splitlines()[1].split() == ["invoice.paid", "internal"]
+
+
+def test_what_the_platform_tells_of_itself_is_subscribed_to_by_name(cli: Cli):
+    endpoint = cli.json("endpoints", "add", URL)["id"]
+    cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
+    for name, pattern in (("one", "tidings.endpoint.disabled"), ("all", "tidings.*")):
+        added = cli.json("subscriptions", "add", name, "--endpoint", endpoint, pattern)
+        assert added["patterns"] == [pattern]
 
 
 def test_an_internal_type_says_how_its_events_may_leave(cli: Cli):
@@ -65,7 +78,7 @@ def test_a_subscription_is_added_listed_and_removed(cli: Cli):
     assert cli.json(*args)["id"] == added["id"]
     assert cli.json("subscriptions", "list") == [added]
     assert f"endpoint {endpoint}" in cli("subscriptions", "list")
-    assert cli.json("subscriptions", "remove", "money") == added
+    assert cli.json("subscriptions", "remove", "money", "--yes") == added
     assert cli("subscriptions", "list").startswith("no subscriptions yet: `tidings subscriptions add")
 
 
@@ -78,9 +91,9 @@ def test_what_a_handler_left_behind_is_listed_and_removed(cli: Cli, refused):
     asyncio.run(leave_behind())
     [left] = cli.json("subscriptions", "list", "--platform")
     assert (left["name"], left["owner_id"], left["handler"]) == ("mailer", None, "handler.mailer")
-    assert cli.json("subscriptions", "remove", "mailer", "--platform") == left
+    assert cli.json("subscriptions", "remove", "mailer", "--platform", "--yes") == left
     assert cli.json("subscriptions", "list", "--platform") == []
-    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", code=1)
+    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", "--yes", code=1)
     assert "the platform has no subscription 'mailer'" in again
     assert [each["name"] for each in cli.json("subscriptions", "list")] == ["mailer"]
 
@@ -212,17 +225,34 @@ def test_a_parked_delivery_tells_what_it_waits_for(waiting: tuple[Cli, dict[str,
     told = cli("deliveries", "show", delivery["id"])
     assert "parked: its endpoint is disabled (later, by ann)" in told
     assert cli.json("endpoints", "show", delivery["endpoint_id"])["deliveries"]["pending"] == 1
-    line = refused(cli, "deliveries", "retry", delivery["id"], code=1)
-    assert f"is disabled (later): `tidings endpoints enable {delivery['endpoint_id']}` first" in line
+    for asked in (["retry", delivery["id"]], ["replay", "--endpoint", delivery["endpoint_id"], "--dry-run"]):
+        line = refused(cli, "deliveries", *asked, code=1)
+        assert f"is disabled (later): `tidings endpoints enable {delivery['endpoint_id']}` first" in line
 
 
 def test_switching_an_endpoint_says_how_many_deliveries_it_moves(waiting: tuple[Cli, dict[str, Any]]):
     cli, delivery = waiting
     endpoint = delivery["endpoint_id"]
-    assert lines(cli("endpoints", "enable", endpoint))["deliveries"] == "1 that waited may go out now"
+    assert lines(cli("endpoints", "enable", endpoint))["deliveries"] == "1 that waited go out now"
     assert lines(cli("endpoints", "disable", endpoint))["deliveries"].startswith("1 parked, and all that come")
-    told = lines(cli("endpoints", "remove", endpoint))
+    told = lines(cli("endpoints", "remove", endpoint, "--yes"))
     assert (told["subscriptions"], told["deliveries"]) == ("all removed with it", "1 cancelled")
+
+
+def test_what_waited_is_counted_before_it_goes(waiting: tuple[Cli, dict[str, Any]], monkeypatch: pytest.MonkeyPatch):
+    cli, delivery = waiting
+    enable = Endpoints.enable
+
+    async def enable_and_be_slow(self: Endpoints, *args: Any, **options: Any) -> Endpoint:
+        endpoint = await enable(self, *args, **options)
+        with cli.running("worker"), psycopg.connect(cli.environment["TIDINGS_DATABASE_URL"], autocommit=True) as sql:
+            waits = "SELECT count(*) FROM tidings.job WHERE kind = 'webhook.deliver'"
+            await asyncio.to_thread(eventually, lambda: sql.execute(waits).fetchone() == (0,))
+        return endpoint
+
+    monkeypatch.setattr(Endpoints, "enable", enable_and_be_slow)
+    told = lines(cli("endpoints", "enable", delivery["endpoint_id"]))["deliveries"]
+    assert told == "1 that waited go out now"
 
 
 def test_a_delivery_is_cancelled_for_the_record(waiting: tuple[Cli, dict[str, Any]]):

@@ -15,31 +15,48 @@ ASKING: dict[str, str] = {
     "endpoints update": "endpoints update {endpoint} --limit 3",
     "endpoints enable": "endpoints enable {endpoint}",
     "endpoints disable": "endpoints disable {endpoint}",
-    "endpoints remove": "endpoints remove {endpoint}",
+    "endpoints remove": "endpoints remove {endpoint} --yes",
     "endpoints test": "endpoints test {endpoint}",
     "endpoints rotate-secret": "endpoints rotate-secret {endpoint}",
     "endpoints keys": "endpoints keys {endpoint}",
     "endpoints jwks": "endpoints jwks {endpoint}",
     "subscriptions add": "subscriptions add mine invoice.* --endpoint {endpoint}",
-    "subscriptions remove": "subscriptions remove all",
+    "subscriptions remove": "subscriptions remove all --yes",
     "events show": "events show {event}",
     "events requeue": "events requeue {event}",
+    "events replay": "events replay --endpoint {endpoint} --type invoice.*",
     "deliveries show": "deliveries show {delivery}",
     "deliveries retry": "deliveries retry {delivery}",
     "deliveries cancel": "deliveries cancel {delivery}",
     "deliveries list": "deliveries list --endpoint {endpoint}",
     "deliveries replay": "deliveries replay --endpoint {endpoint}",
+    "replays start": "replays start --endpoint {endpoint}",
+    "replays show": "replays show {replay}",
+    "replays pause": "replays pause {replay}",
+    "replays resume": "replays resume {replay}",
+    "replays cancel": "replays cancel {replay}",
+    "deliveries watch": "deliveries watch --endpoint {endpoint}",
     "jobs show": "jobs show {delivery}",
     "jobs retry": "jobs retry {delivery}",
     "jobs cancel": "jobs cancel {delivery}",
 }
 #: They list what is the owner's, or make something new.
-ASKING_NOTHING = {"endpoints add", "endpoints list", "subscriptions list", "events record", "events list", "jobs list"}
+ASKING_NOTHING = {
+    "endpoints export",
+    "endpoints import",
+    "endpoints add",
+    "endpoints list",
+    "subscriptions list",
+    "events record",
+    "events list",
+    "replays list",
+    "jobs list",
+}
 
 
 @pytest.fixture
 def acme(cli: Cli, receiver: Receiver) -> dict[str, Any]:
-    """An endpoint, a subscription, an event and a discarded delivery of the owner `acme`."""
+    """An endpoint, a subscription, an event, a discarded delivery and a replay of the owner `acme`."""
     receiver.status = 400
     mine = cli.having(TIDINGS_OWNER="acme")
     mine("event-types", "declare", "invoice.paid", "--exposure", "webhook")
@@ -48,7 +65,8 @@ def acme(cli: Cli, receiver: Receiver) -> dict[str, Any]:
     with mine.running():
         event = mine.json("events", "record", "invoice.paid", "--data", "1")["id"]
         (delivery,) = eventually(lambda: mine.json("deliveries", "list", "--state", "discarded"))
-    return {"endpoint": endpoint, "event": event, "delivery": delivery["id"]}
+    replay = mine.json("replays", "start")["id"]  # nobody is there to run it
+    return {"endpoint": endpoint, "event": event, "delivery": delivery["id"], "replay": replay}
 
 
 def test_no_command_is_forgotten_here():
@@ -66,26 +84,39 @@ def test_another_owners_id_is_not_found_on_every_command(cli: Cli, dsn: str, acm
     assert len(receiver.received) == sent
 
 
+def test_the_beginning_of_another_owners_id_is_not_found_either(cli: Cli, dsn: str, acme: dict[str, Any]):
+    before = fingerprint(dsn)
+    short = {name: acme[name][:12] for name in ("endpoint", "event")}
+    for name, line in ASKING.items():
+        if "{delivery}" not in line and "{replay}" not in line:
+            sort = "event" if "{event}" in line else "endpoint"
+            told = the_line(cli.run(*line.format(**short).split(), "--owner", "globex"))
+            assert told.startswith((f"owner 'globex' has no {sort} whose id begins", "owner 'globex' has no sub")), name
+    assert fingerprint(dsn) == before
+
+
 def test_another_owners_things_are_on_no_list(cli: Cli, acme: dict[str, Any]):
-    for noun in ("endpoints", "subscriptions", "events", "deliveries", "jobs"):
+    for noun in ("endpoints", "subscriptions", "events", "deliveries", "replays", "jobs"):
         assert cli.json(noun, "list", "--owner", "globex") == [], noun
-        assert len(cli.json(noun, "list", "--owner", "acme")) == 1, noun
+        assert len(cli.json(noun, "list", "--owner", "acme")) == (2 if noun == "jobs" else 1), noun
 
 
 def test_another_owners_deliveries_are_not_replayed(cli: Cli, dsn: str, acme: dict[str, Any]):
     before = fingerprint(dsn)
     assert cli.json("deliveries", "replay", "--owner", "globex") == {"matched": 0, "replayed": 0, "dry_run": False}
+    assert cli.json("replays", "start", "--owner", "globex")["seen"] == 0
     assert fingerprint(dsn) == before
 
 
 def test_the_owner_finds_its_own(cli: Cli, acme: dict[str, Any]):
-    for name in ("endpoints show", "events show", "deliveries show", "jobs show"):
+    for name in ("endpoints show", "events show", "deliveries show", "replays show", "jobs show"):
         assert cli.run(*ASKING[name].format(**acme).split(), "--owner", "acme").exit_code == 0, name
 
 
 def test_an_operator_sees_every_owner_when_asking_for_it(cli: Cli, acme: dict[str, Any]):
     assert cli.json("jobs", "show", acme["delivery"], "--any-owner")["owner_id"] == "acme"
-    for noun in ("endpoints", "events", "deliveries"):
+    assert cli.json("replays", "pause", acme["replay"], "--any-owner")["state"] == "paused"
+    for noun in ("endpoints", "events", "deliveries", "replays"):
         assert [each["owner_id"] for each in cli.json(noun, "list", "--any-owner")] == ["acme"], noun
         head, row = cli(noun, "list", "--any-owner").splitlines()
         assert (head.split()[0], row.split()[0]) == ("Owner", "acme"), noun

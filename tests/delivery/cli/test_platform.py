@@ -103,8 +103,8 @@ def test_what_a_handler_left_behind_is_listed_and_removed(cli: Cli, refused):
     asyncio.run(leave_behind())
     [left] = cli.json("subscriptions", "list", "--platform")
     assert (left["name"], left["owner_id"], left["handler"]) == ("mailer", None, "handler.mailer")
-    assert cli.json("subscriptions", "remove", "mailer", "--platform") == left
+    assert cli.json("subscriptions", "remove", "mailer", "--platform", "--yes") == left
     assert cli.json("subscriptions", "list", "--platform") == []
-    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", code=1)
+    again = refused(cli, "subscriptions", "remove", "mailer", "--platform", "--yes", code=1)
     assert "the platform has no subscription 'mailer'" in again
     assert [each["name"] for each in cli.json("subscriptions", "list")] == ["mailer"]

@@ -28,7 +28,7 @@ def test_what_is_recorded_through_a_pooler_is_relayed_and_delivered_through_it(p
     pooled("migrate")
     assert pooled("migrate") == "nothing is pending: the schema is that of this release\n"
     pooled("event-types", "declare", "invoice.paid", "--exposure", "webhook")
-    endpoint = pooled.json("endpoints", "add", receiver.url)["id"]
+    endpoint = pooled.json("endpoints", "add", receiver.url, "--timeout", "30s")["id"]
     pooled("subscriptions", "add", "all", "invoice.*", "--endpoint", endpoint)
     with pooled.running("worker"), pooled.running("relay"):
         with psycopg.connect(pooled.environment["TIDINGS_DATABASE_URL"], prepare_threshold=None) as application:
@@ -41,7 +41,7 @@ def test_what_is_recorded_through_a_pooler_is_relayed_and_delivered_through_it(p
 
         eventually(completed, lambda number: number == 21)
         pooled("deliveries", "replay", "--state", "completed")
-        eventually(lambda: len(receiver.received), lambda number: number == 42)
+        eventually(lambda: len(receiver.received), lambda number: number >= 42)
         eventually(completed, lambda number: number == 21)
     assert len({headers["webhook-id"] for headers, _ in receiver.received}) == 21
     assert lines(pooled("status"))["database"].endswith("through a pooler: polls, as it cannot listen")

@@ -25,7 +25,7 @@ def end(process: subprocess.Popen[str], number: int) -> tuple[int, str]:
 def subscribed(cli: Cli, url: str) -> str:
     """Set up one type, one endpoint and a subscription; return the endpoint's id."""
     cli("event-types", "declare", "invoice.paid", "--exposure", "webhook")
-    endpoint = cli.json("endpoints", "add", url, "--policy", "demo")["id"]
+    endpoint = cli.json("endpoints", "add", url, "--policy", "demo", "--timeout", "30s")["id"]
     cli("subscriptions", "add", "all", "invoice.*", "--endpoint", endpoint)
     return str(endpoint)
 
@@ -33,12 +33,14 @@ def subscribed(cli: Cli, url: str) -> str:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 @pytest.mark.parametrize("command", ["up", "relay", "worker"])
 def test_a_signal_stops_in_order(cli: Cli, command: str, number: int, code: int):
-    process = cli.start(command)
+    process = cli.having(TIDINGS_GRACE="60s").start(command)
     read_until(process, "ready")
     returned, stderr = end(process, number)
     assert returned == code
-    said = [line for line in stderr.splitlines() if " INFO " not in line]
-    assert said == ["stopping: what is in flight has 5 s to end; again to abort", "stopped in order"]
+    logged = [line for line in stderr.splitlines() if " INFO " in line or " WARNING " in line]  # of a slow machine
+    said = [line for line in stderr.splitlines() if line not in logged]
+    assert said == ["stopping: what is in flight has 1 min to end; again to abort", "stopped in order"]
+    assert "within the grace" not in stderr
 
 
 def test_up_says_what_it_does(cli: Cli):
@@ -55,7 +57,7 @@ def test_up_says_what_it_does(cli: Cli):
 def test_what_is_in_flight_ends_before_the_process_does(cli: Cli, receiver: Receiver):
     subscribed(cli, receiver.url)
     receiver.hold.clear()
-    process = cli.start("up")
+    process = cli.having(TIDINGS_GRACE="60s").start("up")
     read_until(process, "ready")
     cli("events", "record", "invoice.paid", "--data", "1")
     eventually(lambda: receiver.received)
@@ -191,7 +193,7 @@ def test_a_reader_that_is_gone_from_the_start_ends_it_quietly():
 
 
 def test_ctrl_c_ends_a_short_command_too(cli: Cli, receiver: Receiver):
-    endpoint = cli.json("endpoints", "add", receiver.url)["id"]
+    endpoint = cli.json("endpoints", "add", receiver.url, "--timeout", "30s")["id"]
     receiver.hold.clear()
     process = cli.start("endpoints", "test", endpoint)
     eventually(lambda: receiver.received)
@@ -200,7 +202,7 @@ def test_ctrl_c_ends_a_short_command_too(cli: Cli, receiver: Receiver):
 
 
 def test_sigterm_cuts_a_short_command_short(cli: Cli, receiver: Receiver):
-    endpoint = cli.json("endpoints", "add", receiver.url)["id"]
+    endpoint = cli.json("endpoints", "add", receiver.url, "--timeout", "30s")["id"]
     receiver.hold.clear()
     process = cli.start("endpoints", "test", endpoint)
     eventually(lambda: receiver.received)

@@ -60,3 +60,43 @@ def test_the_second_signal_aborts_though_nobody_takes_what_is_printed():
         process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 130
     process.communicate()
+
+
+_READING = """
+import signal, sys, weakref
+from delivery import cli
+
+class Module:
+    pass
+
+def dropped(_):
+    signal.raise_signal(signal.SIGINT)  # within a callback, Python drops what a handler raises
+
+def open_streams():
+    module = Module()
+    kept = weakref.ref(module, dropped)
+    del module
+    print("went on", flush=True)
+
+cli._open_streams = open_streams
+signal.signal(signal.SIGINT, HANDLER)
+sys.argv = ["tidings", "--version"]
+cli.main()
+"""
+
+
+def read_and_interrupted(handler: str) -> tuple[int, str]:
+    """Run a command to which Ctrl-C comes as it is read; `handler` is what the caller left for that."""
+    program = _READING.replace("HANDLER", f"signal.{handler}")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    return done.returncode, done.stdout
+
+
+def test_ctrl_c_ends_a_command_that_is_still_being_read():
+    assert read_and_interrupted("default_int_handler") == (130, "")
+
+
+def test_a_caller_who_ignores_ctrl_c_is_left_to_it():
+    code, stdout = read_and_interrupted("SIG_IGN")
+    assert (code, stdout.startswith("went on")) == (0, True)

@@ -13,6 +13,7 @@ import pytest
 from psycopg import sql
 
 from delivery.sealing import KeyEncryptionKey
+from tests.databases import drop
 
 from .conftest import Cli, cli_on, fingerprint
 from .old_server import old_server
@@ -75,7 +76,7 @@ def test_a_database_that_is_not_utf_8(refused, server: str, tmp_path: Path):
             assert "not UTF-8" in refused(cli, "migrate", code=1)
             assert "not UTF-8" in refused(cli, "endpoints", "list", code=1)
         finally:
-            connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+            drop(server, name)
 
 
 @pytest.mark.parametrize("args", [["endpoints", "add", URL], ["events", "record", "a.b", "--data", "1"], ["up"]])

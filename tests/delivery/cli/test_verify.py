@@ -11,6 +11,7 @@ from click.testing import Result
 
 from signing import SigningKey, SigningSecret
 from signing.testing import signed_request
+from tests.gates.shapes import faults_of
 
 from .conftest import Cli
 
@@ -35,7 +36,9 @@ def verify(cli: Cli, *args: object, stdin: bytes = b"", key: str | None = KEY.re
 
 
 def reasons(result: Result) -> list[str]:
-    return [each["code"] for each in json.loads(result.stdout)["reasons"]]
+    document = json.loads(result.stdout)
+    assert faults_of("verify", document) == []
+    return [each["code"] for each in document["reasons"]]
 
 
 DUMPS = {
@@ -180,3 +183,11 @@ def test_headers_alone_are_a_request_with_an_empty_body(bare: Cli):
 def test_no_database_is_asked(bare: Cli):
     nowhere = bare.having(TIDINGS_DATABASE_URL="postgresql://127.0.0.1:1/none")
     assert verify(nowhere, stdin=(head() + "\n").encode() + BODY).exit_code == 0
+
+
+def test_who_signed_is_asked_for_where_the_secret_or_the_headers_are_another_senders(bare: Cli):
+    refused = verify(bare, stdin=b"X-Hub-Signature-256: sha256=00\n\n{}", key="It's a secret")
+    assert refused.exit_code == 2
+    assert "GitHub, Slack or Shopify goes with --from" in refused.stderr
+    told = verify(bare, stdin=b"X-Hub-Signature-256: sha256=00\n\n{}")
+    assert "reader=GITHUB (here: --from)" in told.stdout

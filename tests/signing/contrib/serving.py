@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 from werkzeug.serving import make_server
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from signing.testing import signed_request
 from tests.gates.pages import blocks
 
 from .receivers import set_django_up
-from .serving import asgi_served, wsgi_served
+from .serving import PATIENCE_S, asgi_served, wsgi_served
 
 PAGE = "docs/receivers.md"
 SECRET = SigningSecret.generate()
@@ -51,7 +51,8 @@ def run(code: str, **names: Any) -> dict[str, Any]:
 
 
 def post(url: str, body: bytes = BODY) -> int:
-    return httpx.post(f"{url}/webhooks", content=body, headers=HEADERS, verify=False).status_code
+    url = f"{url}/webhooks"
+    return httpx.post(url, content=body, headers=HEADERS, verify=False, timeout=PATIENCE_S).status_code
 
 
 def test_the_one_for_fastapi_handles_each_once() -> None:

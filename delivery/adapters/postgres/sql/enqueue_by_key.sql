@@ -1,6 +1,6 @@
 -- Add jobs that a digest identifies, but for those that stand; returns position and id of the new ones.
 WITH r AS (
-  SELECT nextval(pg_get_serial_sequence('tidings.job', 'id')) AS id, r.*
+  SELECT nextval('tidings.job_id_seq') AS id, r.*
   FROM unnest(%(kinds)s::text[], %(lanes)s::bigint[], %(args)s::jsonb[], %(priorities)s::smallint[],
               %(run_ats)s::timestamptz[], %(max_attempts)s::smallint[], %(digests)s::bytea[])
     WITH ORDINALITY AS r (kind, lane, args, priority, run_at, max_attempts, digest, ord)

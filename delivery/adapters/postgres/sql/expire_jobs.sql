@@ -1,6 +1,6 @@
 -- Discard jobs that are older than their kind may get and do not run, parked and paused ones too, as `expired`.
 -- So are those of kinds that are not named: it may be that no process runs them any more. NULL = no limit.
--- A walk by id, oldest first; returns where it is and the oldest it saw. Index: job_pkey.
+-- A walk by id, oldest first; returns where it is, the oldest it saw and whom it discarded. Index: job_pkey.
 -- A job whose lease ran out does not run: its last try is kept as `lost`, as a claim would.
 WITH walked AS MATERIALIZED (
   SELECT id, created_at FROM tidings.job WHERE id > %(after_id)s ORDER BY id LIMIT %(limit)s
@@ -30,5 +30,5 @@ WITH walked AS MATERIALIZED (
   SELECT pg_notify('tidings_done', gone.id::text) FROM gone JOIN tidings.waiter ON waiter.job_id = gone.id
 )
 SELECT count(*) AS walked, (SELECT count(*) FROM gone) AS gone, (SELECT count(*) FROM rung) AS rung,
-       max(id) AS after_id, min(created_at) AS oldest
+       ARRAY (SELECT id FROM gone WHERE cancelled_by IS NULL) AS discarded, max(id) AS after_id, min(created_at) AS oldest
 FROM walked

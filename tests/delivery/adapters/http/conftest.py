@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from delivery.adapters.http import LOCAL, Guard, HttpChannel
+from delivery.adapters.http import LOCAL, Guard, HttpChannel, Limits
 from tests.delivery.adapters.http.authority import Authority
 
 MakeChannel = Callable[..., HttpChannel]
@@ -12,12 +14,14 @@ MakeChannel = Callable[..., HttpChannel]
 
 @pytest.fixture
 async def make_channel() -> AsyncIterator[MakeChannel]:
-    """Make channels that may dial this machine, and close them at the end."""
+    """Make channels that may dial this machine, however long that takes, and close them at the end."""
     made: list[HttpChannel] = []
 
-    def make(guard: Guard | None = None, **options: object) -> HttpChannel:
-        made.append(HttpChannel(guard or Guard(allowed=LOCAL), **options))  # type: ignore[arg-type]  # as given
-        return made[-1]
+    def make(guard: Guard | None = None, limits: Limits | None = None, **options: object) -> HttpChannel:
+        patient = replace(limits or Limits(), connect=timedelta(seconds=60))
+        channel = HttpChannel(guard or Guard(allowed=LOCAL), limits=patient, **options)  # type: ignore[arg-type]  # as given
+        made.append(channel)
+        return channel
 
     yield make
     for channel in made:

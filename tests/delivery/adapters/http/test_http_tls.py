@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from delivery.adapters.http import check_identity
-from delivery.adapters.http.tls import Contexts
+from delivery.adapters.http.tls import Contexts, trusted_context
 from delivery.channels import Fault, FaultCode, Reply
 from delivery.errors import InvalidInput
 from subscriptions.model import TlsIdentity
@@ -54,6 +54,20 @@ async def test_an_endpoints_own_authority_is_trusted_and_no_other(make_channel, 
         assert code_of(await channel.send(sent)) is FaultCode.TLS_UNTRUSTED
         assert reply_of(await channel.send(own)).status == 200
     assert len(there.received) == 2
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+async def test_tls_is_1_2_at_least_whatever_the_build_and_its_system_would_take(make_channel, authority):
+    context = authority.server_context("127.0.0.1")
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.MINIMUM_SUPPORTED, ssl.TLSVersion.TLSv1_1
+    identity = TlsIdentity(authorities=authority.pem)
+    async with receiver(answering(OK), tls=context) as there:
+        sent = replace(message(f"https://127.0.0.1:{there.port}/"), tls=identity)
+        assert code_of(await make_channel().send(sent)) in {FaultCode.TLS_ERROR, FaultCode.CONNECTION_RESET}
+    assert there.received == []
+    made = [trusted_context(identity), trusted_context()]
+    assert [each.minimum_version for each in made] == [ssl.TLSVersion.TLSv1_2] * 2
 
 
 async def test_a_certificate_of_ours_is_shown_to_who_wants_one(make_channel, authority):

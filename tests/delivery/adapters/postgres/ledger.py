@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import psycopg
 from psycopg import sql
 
-from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.database import Database, Deadlines
 from delivery.adapters.postgres.days import first_id
 from delivery.adapters.postgres.pools import Conn
 
@@ -184,6 +184,10 @@ class Ledger:
 
 class Killed(Exception):
     """The process died here."""
+
+
+#: On a machine that has much else to do a statement of upkeep may take so long, and holds its locks all the while.
+PATIENT = Deadlines(upkeep=timedelta(seconds=60), hold=timedelta(seconds=60))
 
 
 class Mortal(Database):

@@ -84,7 +84,7 @@ class Office:
 
     async def someone_waits(self) -> None:
         """Return once a session of this database waits for another's lock."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.ask(
             "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
         ):

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from delivery.adapters.postgres.database import OLDEST_SERVER, Database, Server, migrate
 from delivery.errors import ConfigurationError, SchemaPending, SchemaTooNew, TidingsError, Unavailable
+from tests.databases import drop
 
 Make = Callable[[str], str]
 
@@ -45,7 +46,7 @@ def make_database(server: str) -> Iterator[Make]:
     with psycopg.connect(server, autocommit=True) as connection:
         yield make
         for name in names:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            drop(server, name)
 
 
 @pytest.fixture
@@ -218,3 +219,44 @@ async def test_the_isolation_that_a_database_asks_for_by_default_is_not_the_plat
     finally:
         await database.close()
     assert rows == [{"level": "read committed"}]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("named", ["environment", "connection string", "options"])
+async def test_texts_pass_whole_whatever_encoding_clients_are_told_to_use(
+    dsn: str, quick: bool, named: str, monkeypatch: pytest.MonkeyPatch
+):
+    if named == "environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    elif named == "connection string":
+        dsn = make_conninfo(dsn, client_encoding="latin1")
+    else:
+        dsn = make_conninfo(dsn, options="-c client_encoding=latin1")
+    database = Database(dsn)
+    await database.open()
+    try:
+        rows = await database.fetch(
+            b"SELECT %(texts)s::text[] AS texts, to_jsonb(%(text)s::text) AS json",
+            {"texts": ["é", "日"], "text": "é"},
+            quick=quick,
+        )
+    finally:
+        await database.close()
+    assert rows == [{"texts": ["é", "日"], "json": "é"}]
+
+
+# How long a connection is waited for ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("said", "seconds"), [({}, 5), ({"connect_timeout": 9}, 9), ({"connect_timeout": 0}, 5)])
+async def test_a_connection_is_waited_for_as_long_as_the_connection_string_says(
+    said: dict[str, int], seconds: int
+) -> None:
+    database = Database(make_conninfo("host=127.0.0.1", **said))
+    assert (database.durable.timeout, database.quick.timeout) == (seconds, seconds)
+    assert database.durable.kwargs["connect_timeout"] == seconds  # type: ignore[index]
+
+
+async def test_a_connect_timeout_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="connect_timeout that is no whole number of seconds"):
+        Database("host=127.0.0.1 connect_timeout=soon")

@@ -16,19 +16,22 @@ from delivery.jobs import EnqueueOptions, Job, JobKind, JobState, NewJob
 from tests.conformance.patience import eventually
 
 SECOND = timedelta(seconds=1)
-PACE = RuntimeSettings(slots=50, lease=2 * SECOND, shard_lease=2 * SECOND, poll=0.3 * SECOND)
+PACE = RuntimeSettings(slots=50, lease=5 * SECOND, shard_lease=2 * SECOND, poll=0.3 * SECOND)
 #: So long a job is held, and so long the long ones run, in leases.
-LEASES = 3
+LEASES = 1.4
 
 
 @pytest.mark.parametrize("lock", ["UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"])
 async def test_one_job_that_is_held_costs_no_other_its_lease_or_its_result(dsn: str, lock: str) -> None:
     starts: Counter[str] = Counter()
     cut_off: list[str] = []
+    is_held = asyncio.Event()
 
     async def handler(job: Job) -> None:
         starts[job.args["name"]] += 1
         try:
+            if job.args["name"] == "held":
+                await is_held.wait()
             await asyncio.sleep(job.args["s"])
         except asyncio.CancelledError:
             cut_off.append(job.args["name"])
@@ -47,13 +50,14 @@ async def test_one_job_that_is_held_costs_no_other_its_lease_or_its_result(dsn: 
         await eventually(lambda: starts["held"])
         async with await psycopg.AsyncConnection.connect(dsn) as person:
             await person.execute(f"SELECT FROM tidings.job WHERE id = %s FOR {lock}".encode(), [held])
+            is_held.set()
             long_s = LEASES * PACE.lease.total_seconds()
             jobs = [job(f"short {n}", 0.2) for n in range(10)] + [job(f"long {n}", long_s) for n in range(3)]
             added = await runtime.enqueue_many(jobs)
             rows = [await runtime.wait(one.id, timedelta(seconds=60)) for one in added]
             assert {row.state for row in rows} == {JobState.COMPLETED}
             assert (await runtime.get(held)).state is JobState.RUNNING
-        assert (await runtime.wait(held, timedelta(seconds=30))).state is JobState.COMPLETED
+        assert (await runtime.wait(held, timedelta(seconds=60))).state is JobState.COMPLETED
     finally:
         await runtime.stop(timedelta(0))
         await database.close()

@@ -6,14 +6,14 @@ So is every partition in the first minute of its day, and planners guess then.
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
 
 from delivery.adapters.postgres.statements import statement
 
-#: Pages that finding one event, its type, endpoint and keys may take.
+#: Pages that finding one event and its type, or one endpoint and its keys, may take.
 PAGES_A_ROW = 20
 ASKED = 10
 
@@ -22,21 +22,35 @@ INSERT INTO tidings.event (id, owner_id, type, occurred_at, data)
 SELECT tidings.new_id(), 'acme', 'order.paid', now(), '{}'
 FROM generate_series(1, 10000) RETURNING id
 """
-_ENDPOINT = """
-INSERT INTO tidings.endpoint (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)
-VALUES (%s, 'acme', 'https://example.com/', 'standard', 10, 10000, now(), now())
+_ENDPOINTS = """
+WITH made AS (
+  INSERT INTO tidings.endpoint (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)
+  SELECT tidings.new_id(), 'acme', 'https://example.com/', 'standard', 10, 10000, now(), now()
+  FROM generate_series(1, 2000) RETURNING id
+), keys AS (
+  INSERT INTO tidings.endpoint_key (id, endpoint_id, sealed, created_at)
+  SELECT tidings.new_id(), id, 'key', now() FROM made
+)
+SELECT id FROM made
 """
 
 
 @pytest.fixture
-def parcels(connection: psycopg.Connection[Any]) -> dict[str, list[UUID]]:
-    """Fill a platform with the events of one owner; returns some of them with their endpoint."""
-    connection.execute("ALTER TABLE tidings.event_default SET (autovacuum_enabled = off)")
+def parcels(connection: psycopg.Connection[Any]) -> dict[str, dict[str, Any]]:
+    """Fill a platform with the events and endpoints of one owner; returns what asks for some of them, by statement."""
+    for table in ("event_default", "endpoint", "endpoint_key"):
+        connection.execute(f"ALTER TABLE tidings.{table} SET (autovacuum_enabled = off)")
     connection.execute("INSERT INTO tidings.event_type (type, exposure) VALUES ('order.paid', 'webhook')")
-    endpoint = uuid4()
-    connection.execute(_ENDPOINT, (endpoint,))
-    events = [row[0] for row in connection.execute(_EVENTS)]
-    return {"events": events[:: len(events) // ASKED][:ASKED], "endpoints": [endpoint] * ASKED}
+    endpoints = some(connection.execute(_ENDPOINTS))
+    return {
+        "load_events": {"ids": some(connection.execute(_EVENTS))},
+        "load_endpoints": {"ids": endpoints, "versions": [None] * ASKED},
+    }
+
+
+def some(cursor: psycopg.Cursor[Any]) -> list[UUID]:
+    rows = cursor.fetchall()
+    return [row[0] for row in rows[:: len(rows) // ASKED]][:ASKED]
 
 
 def pages_read(connection: psycopg.Connection[Any], name: str, parameters: dict[str, Any]) -> int:
@@ -47,9 +61,71 @@ def pages_read(connection: psycopg.Connection[Any], name: str, parameters: dict[
 
 
 @pytest.mark.parametrize("analysed", [False, True])
-def test_a_parcel_is_loaded_by_a_few_pages_however_many_events_its_owner_has(
-    connection: psycopg.Connection[Any], parcels: dict[str, list[UUID]], analysed: bool
+@pytest.mark.parametrize("name", ["load_events", "load_endpoints"])
+def test_a_parcel_is_loaded_by_a_few_pages_however_many_its_owner_has(
+    connection: psycopg.Connection[Any], parcels: dict[str, dict[str, Any]], name: str, analysed: bool
 ):
     if analysed:
         connection.execute("ANALYZE")
-    assert pages_read(connection, "load_parcels", parcels) <= PAGES_A_ROW * ASKED
+    assert pages_read(connection, name, parcels[name]) <= PAGES_A_ROW * ASKED
+
+
+@pytest.mark.parametrize("name", ["load_events", "load_endpoints"])
+def test_what_loads_one_parcel_is_not_planned_anew_each_time(
+    connection: psycopg.Connection[Any], parcels: dict[str, dict[str, Any]], name: str
+):
+    connection.execute("ANALYZE")
+    connection.prepare_threshold = 0
+    one = {key: values[:1] for key, values in parcels[name].items()}
+    for _ in range(10):
+        connection.execute(statement(name), one)
+    plans = connection.execute(
+        "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement ~ '^-- E'"
+    )
+    assert plans.fetchall() == [(5, 5)]  # the server tries five first
+
+
+# Settling --------------------------------------------------------------------------------------------------------
+
+#: Results written at once.
+BATCH = 200
+_JOBS = """
+INSERT INTO tidings.job (kind, lane, args, state, max_attempts, lease, lease_until, attempt)
+SELECT 'work', 8, '{}', 'running', 5, 7, now() + interval '1 hour', 1 FROM generate_series(1, 20000) RETURNING id
+"""
+
+
+def results(ids: list[int], state: str) -> dict[str, Any]:
+    """Return what settles jobs that run under the lease 7."""
+    same = {
+        "leases": 7, "states": state, "delays": 60.0, "charges": True, "memos": None, "reasons": None, "took": 3,
+        "outcomes": state, "codes": "http_204", "rules": "2xx", "statuses": 204, "heads": b"HTTP/1.1 204",
+        "bodies": None, "details": None,
+    }  # fmt: skip
+    return {"ids": ids} | {name: [value] * len(ids) for name, value in same.items()}
+
+
+def compared(plan: dict[str, Any]) -> float:
+    """Count the rows that a plan looked at for nothing, in all of its nodes."""
+    mine = (plan.get("Rows Removed by Join Filter", 0) + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    read = plan["Actual Rows"] * plan["Actual Loops"] if plan.get("Relation Name") == "job" else 0
+    return float(mine + read + sum(compared(below) for below in plan.get("Plans", [])))
+
+
+@pytest.mark.parametrize("state", ["completed", "retryable"])
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("analysed", ["never", "empty", "full"])
+def test_what_settles_a_batch_looks_at_its_jobs_alone(
+    connection: psycopg.Connection[Any], state: str, mode: str, analysed: str
+):
+    connection.execute("ALTER TABLE tidings.job SET (autovacuum_enabled = off)")
+    if analysed == "empty":
+        connection.execute("VACUUM ANALYZE tidings.job")
+    ids = [row[0] for row in connection.execute(_JOBS)]
+    if analysed == "full":
+        connection.execute("VACUUM ANALYZE tidings.job")
+    connection.execute(f"SET plan_cache_mode = {mode}")
+    connection.execute("SET random_page_cost = 1.1")  # where tables are kept in memory, scans look dear
+    explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement("settle_jobs")
+    [[[explained]]] = connection.execute(explain, results(ids[:BATCH], state), prepare=True)
+    assert compared(explained["Plan"]) <= 10 * BATCH

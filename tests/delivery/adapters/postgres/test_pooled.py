@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,10 +15,12 @@ from psycopg.conninfo import make_conninfo
 from delivery.adapters.postgres.database import Database, Deadlines, migrate
 from delivery.adapters.postgres.listener import Listener
 from delivery.errors import TidingsError, Unavailable
+from tests.conformance.patience import eventually
 from tests.conformance.pooler import PGBOUNCER, WHY_NOT, pooling
 
 pytestmark = pytest.mark.skipif(PGBOUNCER is None, reason=WHY_NOT)
 
+PATIENCE = timedelta(seconds=60)
 SETTINGS = b"""
 SELECT name, setting FROM pg_settings WHERE name = ANY (%(names)s) ORDER BY name
 """
@@ -44,7 +47,7 @@ def through(dsn: str) -> Iterator[str]:
 
 @pytest.fixture
 async def pooled(through: str) -> AsyncIterator[Database]:
-    database = Database(through, deadlines=Deadlines(quick=timedelta(seconds=2)))
+    database = Database(through, deadlines=Deadlines(quick=PATIENCE))
     await database.open()
     yield database
     await database.close()
@@ -52,7 +55,7 @@ async def pooled(through: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def direct(dsn: str) -> AsyncIterator[Database]:
-    database = Database(dsn, deadlines=Deadlines(quick=timedelta(seconds=2)))
+    database = Database(dsn, deadlines=Deadlines(quick=PATIENCE))
     await database.open()
     yield database
     await database.close()
@@ -101,9 +104,15 @@ async def _sessions(through: str) -> set[tuple[Any, ...]]:
     return found
 
 
-async def test_the_server_ends_a_quick_statement_that_takes_too_long(pooled: Database) -> None:
-    with pytest.raises(Unavailable, match="statement timeout"):
-        await pooled.fetch(b"SELECT pg_sleep(30)", {}, quick=True)
+async def test_the_server_ends_a_quick_statement_that_takes_too_long(through: str) -> None:
+    database = Database(through, deadlines=Deadlines(quick=timedelta(seconds=2)))
+    await database.open()
+    database.deadlines = Deadlines(quick=PATIENCE)  # of this side, so that it leaves that to the server
+    try:
+        with pytest.raises(Unavailable, match="statement timeout"):
+            await database.fetch(b"SELECT pg_sleep(100)", {}, quick=True)
+    finally:
+        await database.close()
 
 
 async def test_a_transaction_that_fails_is_rolled_back(pooled: Database) -> None:
@@ -122,7 +131,7 @@ async def test_who_listens_through_a_pooler_gives_up_at_once(pooled: Database) -
         raise AssertionError("nothing can be heard")
 
     listener = Listener(pooled, ["tidings_jobs"], never, never)
-    await asyncio.wait_for(listener.run(), 10)
+    await asyncio.wait_for(listener.run(), 60)
     assert not listener.hears
 
 
@@ -151,7 +160,7 @@ async def test_a_transaction_that_was_idle_for_too_long_says_so(pooled: Database
     async def dawdle() -> None:
         async with pooled.transaction() as tx:
             await tx.execute("SET LOCAL idle_in_transaction_session_timeout = 100")
-            await asyncio.sleep(1.0)  # beyond what the server allows
+            await eventually(lambda: select.select([tx.fileno()], [], [], 0)[0])  # as the server allows no more
             await tx.execute("SELECT 1")
 
     with pytest.raises(Unavailable, match=r"ended the session .*idle-in-transaction timeout"):

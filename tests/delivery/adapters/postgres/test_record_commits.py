@@ -58,7 +58,7 @@ def committing(db: Sql, statement: str) -> Iterator[None]:
 
     with ThreadPoolExecutor(1) as elsewhere:
         done = elsewhere.submit(commit)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         try:
             while db.execute(HELD).fetchone() != (1,):
                 assert time.monotonic() < deadline, done
@@ -66,7 +66,7 @@ def committing(db: Sql, statement: str) -> Iterator[None]:
             yield
         finally:
             db.execute(RELEASE)
-        done.result(30)
+        done.result(60)
 
 
 def test_a_commit_that_notifies_waits_for_one_that_does(db: Sql) -> None:

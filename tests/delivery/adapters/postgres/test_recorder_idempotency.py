@@ -149,7 +149,7 @@ def test_the_second_of_two_at_once_waits_and_gets_the_firsts_event(
     waiting = at_once(second)
     until_it_waits(db, second)
     first.commit()
-    assert waiting.result(10) == id_
+    assert waiting.result(60) == id_
     second.commit()
     assert events(db) == [id_]
 
@@ -162,7 +162,7 @@ def test_the_second_of_two_at_once_with_other_content_waits_and_is_a_conflict(
     until_it_waits(db, second)
     first.commit()
     with pytest.raises(IdempotencyConflict):
-        waiting.result(10)
+        waiting.result(60)
 
 
 def test_the_second_of_two_at_once_records_when_the_first_rolls_back(
@@ -172,7 +172,7 @@ def test_the_second_of_two_at_once_records_when_the_first_rolls_back(
     waiting = at_once(second, {"a": 2})
     until_it_waits(db, second)
     first.rollback()
-    id_ = waiting.result(10)
+    id_ = waiting.result(60)
     second.commit()
     assert events(db) == [id_]
 
@@ -187,7 +187,7 @@ def test_the_second_of_two_isolated_ones_is_to_run_again(
     until_it_waits(db, second)
     first.commit()
     with pytest.raises(TransactionConflict, match="run the whole transaction again"):
-        waiting.result(10)
+        waiting.result(60)
 
 
 def test_the_second_of_two_isolated_ones_gets_the_firsts_event_when_it_runs_again(db: Sql, first: Sql, second: Sql):
@@ -209,7 +209,7 @@ def test_two_that_wait_for_each_other_are_told_to_run_again(
     waiting = at_once(second, idempotency_key="one")
     until_it_waits(db, second)
     refused = []
-    for attempt in (lambda: record(first, idempotency_key="two"), lambda: waiting.result(10)):
+    for attempt in (lambda: record(first, idempotency_key="two"), lambda: waiting.result(60)):
         try:
             attempt()
         except TransactionConflict as error:

@@ -276,9 +276,7 @@ VALUES = st.recursive(
 )
 
 
-HARD = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+HARD = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @HARD

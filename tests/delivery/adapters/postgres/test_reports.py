@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -60,7 +61,13 @@ class TestTheOutbox:
     def rung(self, connection: psycopg.Connection[Any]) -> Any:
         """Say whether a relay would have heard a ring since the last look."""
         connection.execute("LISTEN tidings_outbox")
-        return lambda: bool(list(connection.notifies(timeout=0.2)))
+
+        def heard() -> bool:
+            connection.execute("NOTIFY tidings_outbox, 'last'")  # which comes after whatever rang before
+            payloads = (notify.payload for notify in connection.notifies(timeout=30))
+            return len(list(itertools.takewhile(lambda payload: payload != "last", payloads))) > 0
+
+        return heard
 
     async def test_nothing_waits(self, database: Database, said: pytest.LogCaptureFixture):
         assert await sweep_outbox(database, Voice()) == "nothing waits"
@@ -68,7 +75,7 @@ class TestTheOutbox:
 
     async def test_what_waits_for_long_is_rung_for(self, database: Database, ledger: Ledger, now: datetime, rung: Any):
         ledger.execute("ALTER TABLE tidings.outbox DISABLE TRIGGER ring")
-        wait(ledger, now)
+        wait(ledger, now + 30 * SECOND)  # which is not long ago either by the time that it is looked at
         assert (await sweep_outbox(database, Voice())).startswith("waiting: 1, oldest for: ")
         assert not rung()
         wait(ledger, now - MINUTE)
@@ -108,7 +115,7 @@ class TestLeases:
     ):
         for lane in ("off", "off", "paused", "nobody's"):
             ledger.job(now, lane=lane, lease_until=now - MINUTE)
-        ledger.job(now, lease_until=now - SECOND)  # may be taken up yet
+        ledger.job(now, lease_until=now - SECOND)  # may be taken up yet, for most of a lease
         ledger.job(now, lease_until=now + MINUTE)
         ledger.job(now)
         ledger.execute("UPDATE tidings.lane SET is_on = false WHERE key = 'off'")
@@ -125,6 +132,19 @@ class TestLeases:
         ledger.execute("DELETE FROM tidings.job WHERE lease_until = %(at)s", at=now - MINUTE)
         assert await report_leases(database, voice, lease=LEASE) == "nothing found"
         assert said.records[-1].message == "jobs whose lease ran out: all is well again"
+
+    async def test_a_lease_that_ends_later_than_any_can_is_cut_and_a_lawful_one_is_not(
+        self, database: Database, ledger: Ledger, now: datetime, said: pytest.LogCaptureFixture
+    ):
+        ahead = ledger.job(now, lease_until=now + 3 * HOUR)
+        endless = ledger.job(now, lease_until=datetime.max.replace(tzinfo=UTC))
+        lawful = ledger.job(now, lease_until=now + HOUR)
+        assert await report_leases(database, Voice(), lease=LEASE) == "nothing found"
+        left = dict(ledger.execute("SELECT id, lease_until - now() FROM tidings.job"))
+        assert LEASE - MINUTE < left[ahead] <= LEASE
+        assert left[endless] == left[ahead]
+        assert left[lawful] > HOUR - MINUTE
+        assert [each.message.partition(" ended")[0] for each in said.records] == ["2 leases of jobs"]
 
     async def test_no_more_than_some_are_told(self, database: Database, ledger: Ledger, now: datetime):
         for lane in ENDPOINTS:

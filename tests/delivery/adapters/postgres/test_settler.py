@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler, pause_s
+from delivery.adapters.postgres.settler import BATCH, UNKEPT, Result, Settler, _columns, pause_s
 from delivery.attempts import Report
 from delivery.errors import InvalidInput, Unavailable
 from tests.conformance.patience import eventually
@@ -40,7 +40,7 @@ class Answers:
     def _row(self, job_id: int, lease: int) -> dict[str, Any]:
         left = self.held.get(job_id, 0)
         self.held[job_id] = left - 1
-        return {"id": job_id, "held": lease if left > 0 else None}
+        return {"id": job_id, "due_in_s": None, "held": lease if left > 0 else None}
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def settling(database: Any, settled: Callable[[Sequence[Any]], None] = lam
     task = asyncio.create_task(settler.run())
     try:
         yield settler
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await settler.flushed()
     finally:
         task.cancel()
@@ -81,7 +81,7 @@ async def test_more_than_a_batch_is_written_in_batches() -> None:
 
 async def test_nothing_to_write_is_flushed_already() -> None:
     async with settling(Answers()) as settler:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await settler.flushed()
         assert settler.stale == 0
 
@@ -226,3 +226,8 @@ async def test_a_result_that_the_driver_cannot_take_costs_no_other(error: Except
         settler.add(result(1, report=Report(status="five")))  # type: ignore[arg-type]
         settler.add(result(2))
     assert sorted(job_id for write in database.writes for job_id in write["ids"]) == [1, 2]
+
+
+def test_a_claim_is_settled_once_however_often_it_is_told() -> None:
+    columns = _columns([result(2, took_ms=1), result(1, took_ms=5), result(2, took_ms=9)])
+    assert (columns["ids"], columns["took"]) == ([1, 2], [5, 1])

@@ -14,7 +14,7 @@ from delivery.adapters.postgres.partitions import make_partitions
 from delivery.adapters.postgres.status import PostgresStatus
 from delivery.alerts import alerts
 from delivery.status import MOST_COUNTED, Status
-from tests.delivery.adapters.postgres.ledger import DAY, Ledger
+from tests.delivery.adapters.postgres.ledger import DAY, PATIENT, Ledger
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 MONTH = timedelta(days=30)
@@ -28,7 +28,7 @@ def ledger(connection: psycopg.Connection[Any]) -> Ledger:
 
 @pytest.fixture
 async def database(dsn: str) -> AsyncIterator[Database]:
-    opened = Database(dsn)
+    opened = Database(dsn, deadlines=PATIENT)
     await opened.open()
     yield opened
     await opened.close()

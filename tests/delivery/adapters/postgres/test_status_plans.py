@@ -14,9 +14,10 @@ from delivery.adapters.postgres.partitions import make_partitions
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import DELIVER
 from delivery.outbox import POISON_AT
-from tests.delivery.adapters.postgres.ledger import DAY, Ledger
+from tests.delivery.adapters.postgres.ledger import DAY, PATIENT, Ledger
 
-NOW = datetime.now(UTC)
+#: The end of a day, so that what ended within it lies in one partition, whatever the hour is.
+NOW = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(minutes=30)
 HOUR = timedelta(hours=1)
 PARAMETERS: dict[str, dict[str, Any]] = {
     "count_outbox": {"poison_at": POISON_AT, "most": 10_000},
@@ -34,9 +35,9 @@ FRONT = {"count_outbox": {"outbox"}}
 async def full(dsn: str, connection: psycopg.Connection[Any]) -> Ledger:
     """Let a day's 200,000 deliveries have ended in the order of their time, and 50,000 wait."""
     ledger = Ledger(connection)
-    database = Database(dsn)
+    database = Database(dsn, deadlines=PATIENT)
     await database.open()
-    for day in (NOW - DAY, NOW):
+    for day in (NOW, NOW + DAY):
         await make_partitions(database, None, now=day)
     await database.close()
     ledger.execute("INSERT INTO tidings.lane (key) SELECT n::text FROM generate_series(1, 500) AS n")
@@ -46,12 +47,13 @@ async def full(dsn: str, connection: psycopg.Connection[Any]) -> Ledger:
     )
     ledger.execute("INSERT INTO tidings.outbox (event_id) SELECT tidings.new_id() FROM generate_series(1, 50000)")
     ledger.execute(
-        "WITH ended AS (SELECT n, now() - n * interval '0.4 s' AS at FROM generate_series(200000, 1, -1) AS n),"
+        "WITH ended AS (SELECT n, %(now)s - n * interval '0.4 s' AS at FROM generate_series(200000, 1, -1) AS n),"
         " done AS (INSERT INTO tidings.job_done (id, kind, lane, args, state, priority, run_at, attempt, spent,"
         " max_attempts, queued_at, created_at, finished_at) SELECT 1000000 - n, 'webhook.deliver',"
         " (n %% 500 + 1) * 8 + 4, '{}', 'completed', 0, at, 1, 1, 18, at, at, at FROM ended)"
         " INSERT INTO tidings.attempt (job_id, n, started_at, took_ms, outcome)"
-        " SELECT 1000000 - n, 1, at, 1, 'delivered' FROM ended"
+        " SELECT 1000000 - n, 1, at, 1, 'delivered' FROM ended",
+        now=NOW,
     )
     ledger.execute("VACUUM ANALYZE")
     return ledger

@@ -122,7 +122,7 @@ async def test_an_endpoint_has_a_lane_that_follows_its_limit_and_state(office: O
         async with office.desk() as desk:
             await step(desk)
         assert office.lane(endpoint) == ("acme", *expected)
-        assert [n.payload for n in office.outside.notifies(timeout=5, stop_after=1)] == [office.lane_id(endpoint)]
+        assert [n.payload for n in office.outside.notifies(timeout=60, stop_after=1)] == [office.lane_id(endpoint)]
 
 
 async def test_a_change_of_the_limit_leaves_a_pause_and_enabling_ends_it(office: Office):
@@ -146,7 +146,7 @@ async def test_what_changes_neither_limit_nor_state_rings_for_no_lane(office: Of
         await desk.endpoints.update_endpoint("acme", endpoint.id, EndpointChanges(description="new"), by="b")
         await desk.endpoints.rotate_secret("acme", endpoint.id, by="b")
     office.outside.execute(f"NOTIFY {LANES_CHANNEL}, 'last'")
-    assert [n.payload for n in office.outside.notifies(timeout=5, stop_after=1)] == ["last"]
+    assert [n.payload for n in office.outside.notifies(timeout=60, stop_after=1)] == ["last"]
 
 
 async def test_an_endpoint_that_is_added_disabled_has_its_lane_off(office: Office):
@@ -323,7 +323,7 @@ async def test_a_rolled_back_transaction_leaves_nothing(office: Office):
         assert office.ask(f"SELECT count(*) FROM tidings.{table}") == 0, table
     assert office.version() == version
     office.outside.execute(f"NOTIFY {LANES_CHANNEL}, 'last'")
-    assert [n.payload for n in office.outside.notifies(timeout=5, stop_after=1)] == ["last"]
+    assert [n.payload for n in office.outside.notifies(timeout=60, stop_after=1)] == ["last"]
 
 
 async def test_a_locked_endpoint_is_decided_on_as_the_other_transaction_left_it(office: Office):

@@ -53,7 +53,7 @@ async def test_a_job_of_a_strange_time_stops_no_other_and_no_listing(dsn: str, t
         assert len(await runtime.list(JobFilter())) == 7
         assert (await runtime.get(strange)).id == strange
         await runtime.start()
-        await eventually(lambda: ran >= set(range(6)), within=30)
+        await eventually(lambda: ran >= set(range(6)), within=60)
         await runtime.overview()
     finally:
         await runtime.stop(timedelta(0))

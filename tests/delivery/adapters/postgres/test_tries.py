@@ -13,6 +13,7 @@ from delivery.adapters.postgres.settler import Result
 from delivery.adapters.postgres.tries import LONGEST_DELAY, MOST_LOST, Flight, refusal, run
 from delivery.attempts import Report
 from delivery.jobs import Cancel, Discard, Job, JobKind, Retry, Snooze
+from delivery.timers import Timers
 
 ROW: dict[str, Any] = {
     "id": 7,
@@ -31,7 +32,11 @@ ROW: dict[str, Any] = {
 
 
 def flight_of(good_for: float = 60.0, **row: Any) -> Flight:
-    return Flight(ROW | row, lease=99, good_until=boot_time() + good_for, started_at=0.0)
+    return Flight(ROW | row, 1, lease=99, good_until=boot_time() + good_for, started_at=0.0)
+
+
+def timers() -> Timers:
+    return Timers(asyncio.get_running_loop())
 
 
 def kind_of(act: Any = None, **more: Any) -> JobKind:
@@ -44,7 +49,7 @@ def kind_of(act: Any = None, **more: Any) -> JobKind:
 
 
 async def result_of(act: Any, flight: Flight | None = None, **more: Any) -> Result:
-    result = await run(flight or flight_of(), kind_of(act, **more), jitter=lambda: 0.5)
+    result = await run(flight or flight_of(), kind_of(act, **more), timers(), jitter=lambda: 0.5)
     assert result is not None
     assert (result.id, result.lease) == (7, 99)
     return result
@@ -85,7 +90,7 @@ async def test_a_handler_sees_the_job_and_its_lease() -> None:
         seen.append(job)
         assert job.holds_lease()
 
-    await run(flight_of(), JobKind(name="work", handler=handler))
+    await run(flight_of(), JobKind(name="work", handler=handler), timers())
     [job] = seen
     assert (job.id, job.args, job.attempt, job.spent, job.memo) == (7, {"a": 1}, 3, 1, {"n": 1})
 
@@ -117,8 +122,8 @@ async def test_a_failure_charges_and_waits_by_the_backoff_with_jitter() -> None:
     result = await result_of(OSError("down"), backoff=backoff)
     assert (result.state, result.outcome, result.charges, result.delay_s) == ("retryable", "failed", True, 10.0)
     assert asked == [2]
-    low = await run(flight_of(), kind_of(OSError(), backoff=backoff), jitter=lambda: 0.0)
-    high = await run(flight_of(), kind_of(OSError(), backoff=backoff), jitter=lambda: 1.0)
+    low = await run(flight_of(), kind_of(OSError(), backoff=backoff), timers(), jitter=lambda: 0.0)
+    high = await run(flight_of(), kind_of(OSError(), backoff=backoff), timers(), jitter=lambda: 1.0)
     assert low is not None
     assert high is not None
     assert (low.delay_s, high.delay_s) == (pytest.approx(9.0), pytest.approx(11.0))
@@ -170,7 +175,7 @@ async def test_a_try_over_its_time_has_failed() -> None:
         await asyncio.sleep(60)
 
     kind = JobKind(name="work", handler=handler, timeout=timedelta(seconds=0.05))
-    result = await run(flight_of(), kind)
+    result = await run(flight_of(), kind, timers())
     assert result is not None
     assert (result.state, result.report.code, result.charges) == ("retryable", "job_timeout", True)
     assert result.took_ms >= 50
@@ -184,9 +189,9 @@ async def fly(flight: Flight) -> asyncio.Task[Result | None]:
         inside.set()
         await asyncio.sleep(60)
 
-    flight.task = asyncio.create_task(run(flight, JobKind(name="work", handler=handler)))
+    task = asyncio.create_task(run(flight, JobKind(name="work", handler=handler), timers()))
     await inside.wait()
-    return flight.task
+    return task
 
 
 async def test_a_try_that_the_process_stops_goes_back_as_it_was() -> None:

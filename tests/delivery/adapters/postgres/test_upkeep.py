@@ -14,7 +14,7 @@ from delivery.adapters.postgres.runtime import PostgresRuntime
 from delivery.adapters.postgres.upkeep import UpkeepSettings, cleanup, expire, upkeep
 from delivery.compiler import deliver_kind, handler_kind
 from delivery.jobs import FINAL_STATES, EnqueueOptions, Job, JobState
-from tests.delivery.adapters.postgres.ledger import DAY, NOON, PARENTS, Killed, Ledger, Mortal
+from tests.delivery.adapters.postgres.ledger import DAY, NOON, PARENTS, PATIENT, Killed, Ledger, Mortal
 
 OLD, RECENT = NOON - 40 * DAY, NOON - 5 * DAY
 HOUR = timedelta(hours=1)
@@ -30,7 +30,7 @@ def ledger(connection: psycopg.Connection[Any]) -> Ledger:
 
 @pytest.fixture
 async def database(dsn: str) -> AsyncIterator[Mortal]:
-    opened = Mortal(dsn)
+    opened = Mortal(dsn, deadlines=PATIENT)
     await opened.open()
     yield opened
     await opened.close()
@@ -212,6 +212,20 @@ class TestRetention:
         assert ledger.counts() == dict.fromkeys(PARENTS, 1)
 
 
+async def test_replays_that_ended_long_ago_are_forgotten(database: Database, ledger: Ledger):
+    for state, ended_at in (("completed", OLD), ("cancelled", OLD), ("completed", RECENT), ("paused", None)):
+        ledger.execute(
+            "INSERT INTO tidings.replay (source, filter, state, started_by, started_at, ended_at, total, last_id)"
+            " VALUES ('deliveries', '{}', %(state)s, 'ann', %(old)s, %(ended)s, 0, 0)",
+            state=state,
+            old=OLD,
+            ended=ended_at,
+        )
+    assert (await cleanup(database, NEVER, now=NOON))["replays"] == 0
+    assert (await cleanup(database, MONTH, now=NOON))["replays"] == 2
+    assert ledger.execute("SELECT state FROM tidings.replay ORDER BY id") == [("completed",), ("paused",)]
+
+
 async def test_waiters_and_workers_whose_time_is_over_are_forgotten(database: Database, ledger: Ledger):
     for table in ("waiter", "worker"):
         insert = psycopg.sql.SQL("INSERT INTO {} VALUES (1, %(before)s), (2, %(after)s)")
@@ -304,7 +318,7 @@ async def test_the_runtime_keeps_itself_up(database: Database, ledger: Ledger):
     more, periodics = upkeep(database, MONTH, kinds)
     async with PostgresRuntime(database, [*kinds, *more], periodics) as runtime:
         for periodic in periodics:
-            row = await runtime.wait(await runtime.run_periodic(periodic.name), timedelta(seconds=20))
+            row = await runtime.wait(await runtime.run_periodic(periodic.name), timedelta(seconds=60))
             assert row.state is JobState.COMPLETED
             [attempt] = await runtime.attempts(row.id)
             assert attempt.report.detail

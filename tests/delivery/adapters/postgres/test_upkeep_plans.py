@@ -14,7 +14,7 @@ from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import first_id
 from delivery.adapters.postgres.partitions import make_partitions
 from delivery.adapters.postgres.statements import statement
-from tests.delivery.adapters.postgres.ledger import DAY, NOON, Ledger
+from tests.delivery.adapters.postgres.ledger import DAY, NOON, PATIENT, Ledger
 
 OLD = NOON - 40 * DAY
 ZERO = UUID(int=0)
@@ -38,7 +38,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 async def full(dsn: str, connection: psycopg.Connection[Any]) -> Ledger:
     ledger = Ledger(connection)
-    database = Database(dsn)
+    database = Database(dsn, deadlines=PATIENT)
     await database.open()
     await make_partitions(database, None, now=OLD)
     await database.close()

@@ -1,0 +1,2 @@
+-- The number of the last migration that was applied. Index: migration_pkey.
+SELECT max(number) AS number FROM tidings.migration

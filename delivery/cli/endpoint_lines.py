@@ -1,0 +1,75 @@
+"""An endpoint for people, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from delivery.cli.output import instant_shown, span
+from delivery.health import Streak, described
+from subscriptions.model import Endpoint, UnopenedHeaders, described_tls
+from subscriptions.policies import POLICIES
+from subscriptions.store import StoredKey
+
+
+def fields(
+    one: Endpoint, streak: Streak | None, keys: Sequence[StoredKey], counts: dict[str, int]
+) -> list[tuple[str, object]]:
+    """Return all there is to say of one, by name."""
+    waiting = ", ".join(f"{number} {state}" for state, number in counts.items())
+    parked = " (those that wait are parked)" if one.state.value == "disabled" else ""
+    return [
+        *brief(one),
+        ("failing", streak and described(streak, datetime.now(UTC))),
+        ("probed at", streak and streak.probe_at and instant_shown(streak.probe_at)),
+        ("keys", _keys(keys)),
+        ("policy", _policy(one.policy)),
+        ("headers", headers_line(one)),
+        ("tls", tls_line(one)),
+        ("format", one.format.value),
+        ("limit", f"{one.limit} in flight"),
+        ("timeout", span(one.timeout)),
+        ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
+        ("deliveries", waiting + parked),
+        ("created", instant_shown(one.created_at)),
+        ("updated", instant_shown(one.updated_at)),
+    ]
+
+
+def brief(one: Endpoint) -> list[tuple[str, object]]:
+    """Return what tells it from others, and how it stands."""
+    why = f" ({one.state_reason or 'no reason kept'}, by {one.state_by})" if one.state_by else ""
+    return [
+        ("endpoint", one.id),
+        ("owner", one.owner_id),
+        ("url", one.url),
+        ("description", one.description or None),
+        ("state", f"{one.state.value}{why}" if one.state.value != "enabled" else "enabled"),
+    ]
+
+
+def headers_line(one: Endpoint) -> str | None:
+    """Name the headers that are sent along."""
+    if isinstance(one.headers, UnopenedHeaders):
+        return "sealed with a key that is not configured: put it into TIDINGS_KEYS again"
+    return ", ".join(name for name, _ in one.headers) or None
+
+
+def tls_line(one: Endpoint) -> str | None:
+    """Name what there is of a TLS identity."""
+    return ", ".join(described_tls(one.tls)) or None
+
+
+def _keys(keys: Sequence[StoredKey]) -> str:
+    schemes = ", ".join(each.scheme for each in keys)
+    ends = [f"one until {instant_shown(each.expires_at)}" for each in keys if each.expires_at is not None]
+    signs = "1 signs" if len(keys) == 1 else f"{len(keys)} sign"
+    return ", ".join([f"{signs} ({schemes})", *ends]) if keys else "none signs"
+
+
+def _policy(name: str) -> str:
+    policy = POLICIES.get(name)
+    if policy is None:
+        return name
+    steps = ", ".join(span(step) for step in policy.ladder)
+    return f"{name}: after {steps} (the last repeats), {policy.max_attempts} attempts"
