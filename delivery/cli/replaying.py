@@ -109,6 +109,7 @@ def _followed(session: Session, replay: Replay, owner_id: str | None, form: Form
     progress.total = replay.total
 
     async def work(app: App) -> Replay:
+        write_note(f"following replay {replay.id}: Ctrl-C leaves it running")
         with progress:
             while True:
                 found = await app.replays.get(owner_id, replay.id)
@@ -118,9 +119,8 @@ def _followed(session: Session, replay: Replay, owner_id: str | None, form: Form
                 await asyncio.sleep(LOOK_EVERY_S)
 
     try:
-        write_note(f"following replay {replay.id}: Ctrl-C leaves it running")
         return session.run(work)
-    except (Stopped, KeyboardInterrupt):  # the latter before there was anything to stop in order
+    except Stopped:
         write_note(
             f"it goes on without you: `tidings replays show {replay.id} --follow{_wide(replay)}` tells how far it is"
         )
