@@ -13,6 +13,8 @@ import click
 from delivery.attempts import Attempt
 from delivery.cli import documents
 from delivery.cli.choosing import chosen
+from delivery.cli.curl import curl_line
+from delivery.cli.failures import Failed
 from delivery.cli.hints import complete
 from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
@@ -93,13 +95,22 @@ def list_deliveries(
 @deliveries.command()
 @owned
 @DELIVERY_ID
+@click.option("--curl", is_flag=True, help="Print only a curl line that sends the same by hand, unsigned.")
 @printed
-def show(session: Session, delivery_id: int, form: Form) -> None:
+def show(session: Session, delivery_id: int, curl: bool, form: Form) -> None:
     """Tell the story of one delivery.
 
     Its event, its endpoint, each attempt with its reason, what happens next and when.
     """
+    if curl and form is Form.JSON:
+        raise click.UsageError("--curl prints a line for a shell, and no JSON: leave out one of them")
     story = session.run(lambda app: app.deliveries.get(session.owner, delivery_id))
+    if curl:
+        if story.event is None or story.endpoint is None:
+            gone = "event" if story.event is None else "endpoint"
+            raise Failed(f"there is nothing to send by hand: the {gone} of delivery {delivery_id} is no longer kept")
+        click.echo(curl_line(story.event, story.endpoint))
+        return
     then = next_step(story.job, story.endpoint, story.attempts, now=datetime.now(UTC), max_age=session.settings.max_age)
     if form is Form.JSON:
         write_json(_document(story) | {"next": complete(then)})

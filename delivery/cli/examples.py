@@ -123,7 +123,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("tidings deliveries list --endpoint ENDPOINT_ID --error http_503"),
         Example("tidings deliveries list --any-owner --limit 10000 --jsonl", "everybody's, for a program"),
     ),
-    "deliveries show": (Example("tidings deliveries show DELIVERY_ID"),),
+    "deliveries show": (
+        Example("tidings deliveries show DELIVERY_ID"),
+        Example("tidings deliveries show DELIVERY_ID --curl", "to try the receiver by hand"),
+    ),
     "deliveries retry": (Example("tidings deliveries retry DELIVERY_ID"),),
     "deliveries cancel": (Example("tidings deliveries cancel DELIVERY_ID"),),
     "deliveries replay": (

@@ -194,7 +194,8 @@ def type_in(cli: Cli, name: str, places: dict[str, str], *, as_json: bool) -> No
         line = filled(each.line, places | {"whsec_...": secret.reveal()})
         words = shlex.split(line)[1:]
         words += ["--yes"] if "--yes" in takes and "--yes" not in words else []
-        prints_json = as_json and "--json" in takes and words[1:] != ["export", "setup.yaml"]
+        is_for_a_shell = "--curl" in words or words[1:] == ["export", "setup.yaml"]
+        prints_json = as_json and "--json" in takes and not is_for_a_shell
         words += ["--json"] if prints_json and not {"--json", "--jsonl"} & set(words) else []
         result = cli.run(*words)
         assert result.exit_code in ({0, 3} if name in {"status", "doctor"} else {0}), (line, result.stderr)
