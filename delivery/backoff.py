@@ -1,15 +1,15 @@
 """Plan what happens after an attempt that did not settle its delivery.
 
-Two things bound a delivery: the attempts it may spend (here) and its age (the job layer). What spends no
-attempt ends by age alone. The memo travels with the job from one try to the next and holds the counters that
-say "in a row"; the job layer keeps it as it is and drops it when a person retries the job.
+Two things bound a delivery: the attempts it may spend, and its age (its policy's, here; the platform's, in the job
+layer). What spends no attempt ends by age alone. The memo travels with the job from one try to the next and holds the
+counters that say "in a row"; the job layer keeps it as it is and drops it when a person retries the job.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ from typing import assert_never
 from delivery.channels import FaultCode
 from delivery.classifier import Again, Ladder, Ours, Retryable, Snoozed
 from delivery.jobs import JsonObject
+from subscriptions.errors import written
 from subscriptions.model import RetryPolicy
 
 #: No delay is planned longer than this, whatever a policy or a header says; jitter comes on top.
@@ -51,7 +52,7 @@ class Step:
     verdict: Waiting  #: the one that stands: a second `Again` in a row is a `Retryable` reset
     delay: timedelta = _ZERO
     memo: JsonObject  #: for the next try
-    reason: str | None = None  #: stable, why it was given up: `exhausted`
+    reason: str | None = None  #: stable, why it was given up: `exhausted` or `expired`
     rule: str | None = None  #: for a person: which limit ended it
     pause_lane: timedelta | None = None  #: hold the whole endpoint back for this long
     charges: bool  #: spends an attempt
@@ -65,14 +66,26 @@ def plan(
     spent: int,
     now: datetime,
     jitter: Callable[[], float],
+    age: timedelta = _ZERO,
 ) -> Step:
     """Decide the next step after a verdict that is not final.
 
+    A delivery of this `age` whose next try would be later than the policy's max age is given up at once.
     `spent` counts the attempts of the present budget before this try. `jitter` returns a float in [-1, 1],
     of which `policy.jitter` is the share; a wait that a receiver may have asked for is only ever lengthened.
     Our own trouble and a closed kept connection say nothing about the endpoint, so they leave the
     counters of its answers standing; any other class sets them back.
     """
+    step = _next(policy, verdict, memo, spent, now, jitter)
+    if policy.max_age is None or step.kind is Move.GIVE_UP or age + step.delay <= policy.max_age:
+        return step
+    rule = f"{policy.name}: the next try would be later than its max age, {written(policy.max_age)}"
+    return replace(step, kind=Move.GIVE_UP, memo={}, reason="expired", rule=rule)
+
+
+def _next(
+    policy: RetryPolicy, verdict: Waiting, memo: JsonObject, spent: int, now: datetime, jitter: Callable[[], float]
+) -> Step:
     match verdict:
         case Again() if _count(memo, "again"):
             reset = Retryable(code=FaultCode.CONNECTION_RESET.value, rule=f"{verdict.rule}, twice in a row")

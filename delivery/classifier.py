@@ -1,16 +1,17 @@
 """Judge what came of one attempt.
 
 The rules are data: `TABLE` has one row for every outcome code, whether a status (`http_503`) or a fault
-(`timeout`). An endpoint may override rows by code; the receiver may answer with a `webhook-delivery` header,
-which is its explicit word and stands above both. A row never looks at the attempts that are left: what
-happens next is `backoff`'s. Each verdict's `outcome` is the word that its attempt is kept with.
+(`timeout`). A policy says what becomes of the `short` ones; an endpoint may override rows by code; the receiver may
+answer with a `webhook-delivery` header, which is its explicit word and stands above all. A row never looks at the
+attempts that are left: what happens next is `backoff`'s. Each verdict's `outcome` is the word that its attempt is
+kept with.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, assert_never
@@ -18,6 +19,7 @@ from typing import ClassVar, assert_never
 from delivery.channels import Fault, FaultCode, PermanentError, Reply, RetryableError
 from delivery.errors import InvalidInput
 from delivery.values import valueclass
+from subscriptions.model import ClientErrors
 
 
 class Ladder(StrEnum):
@@ -256,21 +258,36 @@ _ROWS: Mapping[tuple[str, bool], Row] = MappingProxyType(
         if row.retry_after in {None, hinted}
     }
 )
+#: The rows on the short ladder, as a policy has them that wants them otherwise.
+_CLIENT_ERRORS: Mapping[tuple[str, ClientErrors], Row] = MappingProxyType(
+    {
+        (row.rule, client_errors): replace(row, rule=f"{row.rule}, client errors {client_errors}", judgement=judgement)
+        for row in TABLE
+        if row.judgement is Judgement.SHORT
+        for client_errors, judgement in (
+            (ClientErrors.FULL, Judgement.RETRYABLE),
+            (ClientErrors.DISCARD, Judgement.PERMANENT),
+        )
+    }
+)
 _FINAL_STATUSES = _http(range(200, 600))
 _NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
 
 
 def classify(
-    answer: Reply | Fault | RetryableError | PermanentError, overrides: Mapping[str, str] = _NO_OVERRIDES
+    answer: Reply | Fault | RetryableError | PermanentError,
+    overrides: Mapping[str, str] = _NO_OVERRIDES,
+    client_errors: ClientErrors = ClientErrors.SHORT,
 ) -> Verdict:
     """Judge one attempt; says nothing about how many attempts are left.
 
-    `overrides` maps outcome codes to names of `OVERRIDES`. Those that `check_overrides` would refuse are
-    ignored, so that nothing kept with an endpoint can lift a block or resend what was accepted.
+    `client_errors` is the policy's: what becomes of the rows on the short ladder.
+    `overrides` maps outcome codes to names of `OVERRIDES`, and stands above it. Those that `check_overrides` would
+    refuse are ignored, so that nothing kept with an endpoint can lift a block or resend what was accepted.
     """
     match answer:
         case Reply():
-            return _classify_reply(answer, overrides)
+            return _classify_reply(answer, overrides, client_errors)
         case Fault(code=code):
             return _verdict(_row(code, overrides), code)
         case RetryableError():
@@ -299,10 +316,12 @@ def _retryable(error: RetryableError) -> Retryable | Snoozed:
     return Snoozed(code=error.code, rule="channel: retry after", retry_after=str(seconds))
 
 
-def _classify_reply(reply: Reply, overrides: Mapping[str, str]) -> Verdict:
+def _classify_reply(reply: Reply, overrides: Mapping[str, str], client_errors: ClientErrors) -> Verdict:
     code = f"http_{reply.status}"
     retry_after = reply.header("retry-after") or None
     row = _row(code, overrides, hinted=retry_after is not None)
+    if row.judgement is Judgement.SHORT:
+        row = _CLIENT_ERRORS.get((row.rule, client_errors), row)
     word = (reply.header("webhook-delivery") or "").strip().lower()
     asked = HEADER_WORDS.get(word)
     if row.judgement is Judgement.DELIVERED:

@@ -20,7 +20,7 @@ from delivery.jobs import Backoff, EnqueueOptions, Handler, JobKind, NewJob, def
 from delivery.outbox import OutboxRow
 from subscriptions.match import Matcher, Pattern
 from subscriptions.model import EndpointTarget, Exposure, HandlerTarget, Subscription, Target
-from subscriptions.policies import POLICIES
+from subscriptions.policies import MAX_ATTEMPTS
 
 #: The job kind of every delivery.
 DELIVER = "webhook.deliver"
@@ -45,12 +45,12 @@ def deliver_kind(handler: Handler, *, limit: int = 10, max_age: timedelta = time
     """Declare `webhook.deliver`.
 
     When a delivery is given up is for its endpoint's policy, so for the handler, to say: the budget of the
-    kind is that of the most patient one. The timeout is a backstop behind the longest of one attempt, 30 s.
+    kind is the greatest that one may grant. The timeout is a backstop behind the longest of one attempt, 30 s.
     """
     return JobKind(
         name=DELIVER,
         handler=handler,
-        max_attempts=max(policy.max_attempts for policy in POLICIES.values()),
+        max_attempts=MAX_ATTEMPTS,
         timeout=timedelta(seconds=60),
         limit=limit,
         cautious=True,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from delivery.events import Event
 from delivery.values import valueclass
-from subscriptions.model import Endpoint, Exposure
+from subscriptions.model import Endpoint, Exposure, RetryPolicy
 from subscriptions.store import StoredKey
 
 #: An event of the platform's own: deliveries to an endpoint were discarded.
@@ -22,6 +22,7 @@ class Parcel:
     event: Event
     exposure: Exposure
     endpoint: Endpoint
+    policy: RetryPolicy  #: that the endpoint names
     keys: tuple[StoredKey, ...]  #: not expired, newest first, sealed
     loaded_at: datetime  #: on the database's clock, which signatures are dated by
     is_failing: bool = False  #: the endpoint's last try that counts failed (see `delivery.health`)

@@ -87,6 +87,7 @@ class Job:
     spent: int  #: attempts of the present budget that were spent before this try
     max_attempts: int  #: the budget
     created_at: datetime
+    age: timedelta = timedelta(0)  #: since it was queued, or put back, when it was claimed
     memo: JsonObject  #: what the last try's outcome left for this one
     holds_lease: Callable[[], bool]  #: False once another worker may run this job: then stop, do nothing more
 
@@ -217,6 +218,7 @@ class JobRow:
     max_attempts: int
     priority: int
     run_at: datetime  #: of a job that waits: when it is next due
+    queued_at: datetime  #: its age counts from then: it was made, or put back
     created_at: datetime
     finished_at: datetime | None
     reason: str | None  #: why it was discarded or cancelled

@@ -26,9 +26,10 @@ from delivery.metrics import Metrics
 from delivery.sealing import SealError
 from delivery.traces import Traces
 from signing import InvalidKeyError, SenderKey, WebhookSigner
+from subscriptions.errors import written
 from subscriptions.match import is_reserved
 from subscriptions.model import Endpoint, EndpointState, Exposure
-from subscriptions.policies import POLICIES
+from subscriptions.policies import STANDARD
 from subscriptions.store import StoredKey
 
 log = logging.getLogger("tidings.delivery")
@@ -93,11 +94,11 @@ class DeliverWorker:
             assert not isinstance(verdict, Delivered)  # noqa: S101 - no fault is
             self._metrics.attempt(verdict.outcome, verdict.code, 0.0)
             raise await self._outcome(job, None, fault, verdict) from None
-        parcel = _sendable(loaded)
+        parcel = _sendable(loaded, job.age)
         started = time.monotonic()
         answer = await self._tried(job, parcel)
         took = time.monotonic() - started
-        verdict = classify(answer, parcel.endpoint.overrides)
+        verdict = _judged(parcel, answer)
         if isinstance(verdict, Delivered | Permanent) and verdict.disable:
             verdict = await self._disabled(parcel, verdict)
         if parcel.is_failing or not isinstance(verdict, Delivered):
@@ -121,7 +122,7 @@ class DeliverWorker:
         }
         with self._traces.span("tidings.attempt", event.traceparent, said) as span:
             answer = await self.attempt(parcel, job.holds_lease, traceparent=span.traceparent)
-            verdict = classify(answer, parcel.endpoint.overrides)
+            verdict = _judged(parcel, answer)
             span.ended(verdict.outcome, verdict.code, is_fine=isinstance(verdict, Delivered))
             return answer
 
@@ -152,7 +153,7 @@ class DeliverWorker:
             url=endpoint.url,
             headers=envelope.attempt_headers(endpoint.headers, of_body, signed.items(), user_agent=self._user_agent),
             body=body,
-            timeout=endpoint.timeout,
+            timeout=endpoint.timeout or parcel.policy.timeout,
             tls=endpoint.tls,
         )
 
@@ -194,9 +195,8 @@ class DeliverWorker:
         """Say what comes next of what was not delivered."""
         if isinstance(verdict, Permanent):
             return Discard(verdict.code, _report(answer, verdict))
-        policy = POLICIES[parcel.endpoint.policy if parcel else "standard"]
-        now = parcel.loaded_at if parcel else job.created_at
-        step = backoff.plan(policy, verdict, job.memo, spent=job.spent, now=now, jitter=self._jitter)
+        policy, now = (parcel.policy, parcel.loaded_at) if parcel else (STANDARD, job.created_at)
+        step = backoff.plan(policy, verdict, job.memo, spent=job.spent, now=now, jitter=self._jitter, age=job.age)
         if step.pause_lane is not None and parcel is not None:
             await self._try_pause(parcel.endpoint, step.pause_lane)
         return _stepped(step, _report(answer, step.verdict))
@@ -217,7 +217,11 @@ def _why(error: TidingsError | TimeoutError) -> str:
     return str(error) or "the database did not do it in time"
 
 
-def _sendable(parcel: Parcel | None) -> Parcel:
+def _judged(parcel: Parcel, answer: Answer) -> Verdict:
+    return classify(answer, parcel.endpoint.overrides, parcel.policy.client_errors)
+
+
+def _sendable(parcel: Parcel | None, age: timedelta) -> Parcel:
     """Return the parcel, where it may still be sent."""
     if parcel is None:
         raise Cancel("event_removed")
@@ -231,6 +235,9 @@ def _sendable(parcel: Parcel | None) -> Parcel:
             pass
     if parcel.exposure is not Exposure.WEBHOOK:
         raise Discard("not_exposed", Report(outcome="permanent", code="not_exposed", detail="the type is internal now"))
+    if parcel.policy.max_age is not None and age > parcel.policy.max_age:
+        detail = f"not sent: older than its policy {parcel.policy.name} allows, {written(parcel.policy.max_age)}"
+        raise Discard("expired", Report(outcome="ours", code="expired", detail=detail))
     return parcel
 
 

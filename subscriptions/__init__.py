@@ -4,6 +4,7 @@ from subscriptions.errors import (
     Conflict,
     InvalidEndpoint,
     InvalidPattern,
+    InvalidPolicy,
     InvalidSubscription,
     InvalidType,
     NotFound,
@@ -11,6 +12,7 @@ from subscriptions.errors import (
     UnknownType,
 )
 from subscriptions.model import (
+    ClientErrors,
     Endpoint,
     EndpointChanges,
     EndpointState,
@@ -18,16 +20,19 @@ from subscriptions.model import (
     EventType,
     Exposure,
     HandlerTarget,
+    PolicyChanges,
     RetryPolicy,
     Subscription,
 )
-from subscriptions.policies import POLICIES
+from subscriptions.policies import POLICIES, PolicyBounds, custom_policy
+from subscriptions.policy_registry import PolicyRegistry
 from subscriptions.registry import EndpointRegistry, SubscriptionRegistry
 from subscriptions.store import Change, Store, StoredKey
 
 __all__ = [
     "POLICIES",
     "Change",
+    "ClientErrors",
     "Conflict",
     "Endpoint",
     "EndpointChanges",
@@ -39,9 +44,13 @@ __all__ = [
     "HandlerTarget",
     "InvalidEndpoint",
     "InvalidPattern",
+    "InvalidPolicy",
     "InvalidSubscription",
     "InvalidType",
     "NotFound",
+    "PolicyBounds",
+    "PolicyChanges",
+    "PolicyRegistry",
     "RetryPolicy",
     "Store",
     "StoredKey",
@@ -49,4 +58,5 @@ __all__ = [
     "SubscriptionError",
     "SubscriptionRegistry",
     "UnknownType",
+    "custom_policy",
 ]

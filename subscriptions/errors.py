@@ -2,11 +2,12 @@
 
     SubscriptionError
      ├─ InvalidEndpoint (ValueError)      a URL, header, limit, policy ... that cannot be accepted
+     ├─ InvalidPolicy (ValueError)        a name, a delay, a number of attempts ... that cannot be accepted
      ├─ InvalidType (ValueError)          not the name of an event type, or one that may not be declared
      ├─ InvalidPattern (ValueError)       not a pattern over event types
      ├─ InvalidSubscription (ValueError)  no patterns, too many, a bad name, a target that may not be
      ├─ UnknownType (ValueError)          a pattern that no declared type matches
-     ├─ NotFound (LookupError)            no such endpoint or subscription of this owner
+     ├─ NotFound (LookupError)            no such endpoint or subscription of this owner, no such policy
      └─ Conflict                          right input at the wrong time: a taken name, a removed endpoint
 
 Each message is one line and ends with what to do next. None carries a key, a header's value or a URL's query.
@@ -24,6 +25,10 @@ class SubscriptionError(Exception):
 
 class InvalidEndpoint(SubscriptionError, ValueError):
     """The endpoint cannot be accepted as it is written."""
+
+
+class InvalidPolicy(SubscriptionError, ValueError):
+    """The retry policy cannot be accepted as it is written."""
 
 
 class InvalidType(SubscriptionError, ValueError):
@@ -56,6 +61,9 @@ def no_endpoint(owner_id: str, endpoint_id: UUID) -> str:
 
 
 def written(length: timedelta) -> str:
-    """Write a duration as a person would: 8d, 60s."""
-    days, rest = divmod(length, timedelta(days=1))
-    return f"{length.total_seconds():g}s" if rest or not days else f"{days}d"
+    """Write a duration as a person would: 8d, 2h, 5m, 60s."""
+    for size, unit in ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m")):
+        number, rest = divmod(length, size)
+        if number > 0 and not rest and (number, unit) != (1, "m"):
+            return f"{number}{unit}"
+    return f"{length.total_seconds():g}s"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 
@@ -26,9 +26,17 @@ class EventType:
     description: str = ""
 
 
+class ClientErrors(StrEnum):
+    """What a policy makes of answers that a deploy or a key change explains: 401, 404, and every 4xx without a rule."""
+
+    SHORT = "short"  # tried again along the short ladder
+    FULL = "full"  # tried again along the ladder, as a 500 is
+    DISCARD = "discard"  # discarded at once
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a delivery is tried again. Source: the ladder of the Standard Webhooks example, continued."""
+    """How a delivery is tried. Source: the ladder of the Standard Webhooks example, continued."""
 
     name: str
     ladder: tuple[timedelta, ...]  #: delay after the 1st, 2nd ... failure; the last one repeats
@@ -40,6 +48,21 @@ class RetryPolicy:
     retry_after_cap: timedelta = timedelta(hours=10)  #: a receiver's Retry-After counts up to this
     cooldown: timedelta = timedelta(minutes=5)  #: while the endpoint keeps failing, new deliveries start this late
     jitter: float = 0.1  #: each delay is spread by this share both ways
+    timeout: timedelta = timedelta(seconds=10)  #: of one attempt to an endpoint that has none of its own
+    max_age: timedelta | None = None  #: a delivery older than this is discarded as expired; None = the platform's
+    client_errors: ClientErrors = ClientErrors.SHORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanges:
+    """What to change about a policy that operators made; None leaves a field as it is."""
+
+    ladder: tuple[timedelta, ...] | None = None
+    max_attempts: int | None = None
+    timeout: timedelta | None = None
+    max_age: timedelta | None = None
+    no_max_age: Literal[True] | None = None  #: takes it back: the platform's counts
+    client_errors: ClientErrors | None = None
 
 
 class EndpointState(StrEnum):
@@ -95,13 +118,13 @@ class Endpoint:
     owner_id: str
     url: str  #: canonical form
     description: str = ""
-    policy: str = "standard"  #: name of a `RetryPolicy`
+    policy: str = "standard"  #: name of a `RetryPolicy`, built in or made by operators
     #: Sent with each delivery, before ours; may hold credentials.
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tls: TlsIdentity | None = None  #: of connections to it; None = the system's authorities, and no certificate
     format: PayloadFormat = PayloadFormat.ENVELOPE
     limit: int = 10  #: deliveries in flight at once, over all processes
-    timeout: timedelta = timedelta(seconds=10)  #: of one attempt, DNS to last byte
+    timeout: timedelta | None = None  #: of one attempt, DNS to last byte; None = that of its policy
     overrides: Mapping[str, str] = field(default_factory=dict)  #: classifier rows: outcome code -> class name
     state: EndpointState = EndpointState.ENABLED
     state_reason: str | None = None  #: why it is disabled
@@ -122,6 +145,7 @@ class EndpointChanges:
     format: PayloadFormat | None = None
     limit: int | None = None
     timeout: timedelta | None = None
+    no_timeout: Literal[True] | None = None  #: takes it back: that of its policy counts
     overrides: Mapping[str, str] | None = None  #: replaces all of them
 
 
@@ -155,7 +179,7 @@ class Subscription:
     created_at: datetime
 
 
-def describe(thing: Endpoint | Subscription | EventType) -> dict[str, Any]:
+def describe(thing: Endpoint | Subscription | EventType | RetryPolicy) -> dict[str, Any]:
     """Return the thing as JSON, for lists and records: of an endpoint's credentials the names only."""
     shown = {each.name: _json(getattr(thing, each.name)) for each in fields(thing)}
     if isinstance(thing, Endpoint):
@@ -172,10 +196,10 @@ def described_tls(tls: TlsIdentity | None) -> list[str]:
 
 def _json(value: Any) -> Any:
     match value:
-        case None | int():
+        case None | int() | float():
             return value
         case tuple():
-            return list(value)
+            return [_json(each) for each in value]
         case Mapping():
             return dict(value)
         case datetime():

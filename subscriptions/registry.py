@@ -20,10 +20,10 @@ from subscriptions.errors import (
     InvalidType,
     NotFound,
     no_endpoint,
-    written,
 )
 from subscriptions.headers import check_headers
 from subscriptions.keys import OVERLAP, SCHEME, EndpointKeys, Seal, new_key
+from subscriptions.lines import MAX_LINE, MAX_NAME, check_line
 from subscriptions.match import check_declarable, check_wanted, parse_patterns
 from subscriptions.model import (
     Endpoint,
@@ -40,16 +40,13 @@ from subscriptions.model import (
     UnopenedHeaders,
     describe,
 )
-from subscriptions.policies import POLICIES
+from subscriptions.policies import check_timeout
+from subscriptions.policy_registry import check_choice
 from subscriptions.store import Change, Store
 from subscriptions.urls import canonical_url
 
 #: Deliveries that an endpoint may have in flight at once.
 MAX_LIMIT = 1000
-MIN_TIMEOUT, MAX_TIMEOUT = timedelta(milliseconds=100), timedelta(seconds=30)
-
-#: Characters of a name, and of a description or reason.
-MAX_NAME, MAX_LINE = 128, 500
 
 _OWNER = re.compile(r"[!-~]{1,128}")
 _HANDLER = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
@@ -91,7 +88,7 @@ class EndpointRegistry:
         policy: str = "standard",
         headers: tuple[tuple[str, str], ...] = (),
         limit: int = 10,
-        timeout: timedelta = timedelta(seconds=10),
+        timeout: timedelta | None = None,
         overrides: Mapping[str, str] | None = None,
         tls: TlsIdentity | None = None,
         format: PayloadFormat = PayloadFormat.ENVELOPE,
@@ -104,9 +101,10 @@ class EndpointRegistry:
         `endpoint_id` is one that is free, such as it had in another database; None makes one.
         `key` brings one along from elsewhere; None makes a new one of the scheme. Two endpoints may share a URL.
         """
-        _check_line("by", by, MAX_NAME, InvalidEndpoint)
+        check_line("by", by, MAX_NAME, InvalidEndpoint)
         if not _OWNER.fullmatch(owner_id):
             raise InvalidEndpoint(_BAD_OWNER)
+        await check_choice(self._store, policy)
         now = self._now()
         wanted = Endpoint(
             id=endpoint_id or self._make_id(),
@@ -133,9 +131,13 @@ class EndpointRegistry:
 
     async def update_endpoint(self, owner_id: str, endpoint_id: UUID, changes: EndpointChanges, *, by: str) -> Endpoint:
         """Change an endpoint and return it; what is under way goes by the new values from its next try on."""
+        if changes.policy is not None:
+            await check_choice(self._store, changes.policy)
         endpoint = await self._standing(owner_id, endpoint_id, by)
         wanted = {each.name: getattr(changes, each.name) for each in fields(changes)}
         given = {name: value for name, value in wanted.items() if value is not None}
+        if given.pop("no_timeout", None):
+            given["timeout"] = None
         return await self._write(endpoint, self._checked(replace(endpoint, **given)), "endpoint.updated", by)
 
     async def disable(
@@ -146,7 +148,7 @@ class EndpointRegistry:
         One that is disabled already takes the new reason, so that a person's word stands over a rule's; a
         rule passes `keep_standing` to leave the reason that stands.
         """
-        _check_line("reason", reason, MAX_LINE, InvalidEndpoint)
+        check_line("reason", reason, MAX_LINE, InvalidEndpoint)
         endpoint = await self._standing(owner_id, endpoint_id, by)
         if keep_standing and endpoint.state is EndpointState.DISABLED:
             return endpoint
@@ -172,8 +174,8 @@ class EndpointRegistry:
 
         Its deliveries are for the caller to cancel, in the same transaction.
         """
-        _check_line("by", by, MAX_NAME, InvalidEndpoint)
-        _check_line("reason", reason, MAX_LINE, InvalidEndpoint)
+        check_line("by", by, MAX_NAME, InvalidEndpoint)
+        check_line("reason", reason, MAX_LINE, InvalidEndpoint)
         endpoint = await _locked(self._store, owner_id, endpoint_id)
         if endpoint.state is EndpointState.REMOVED:
             return endpoint
@@ -215,19 +217,16 @@ class EndpointRegistry:
         return key
 
     async def _standing(self, owner_id: str, endpoint_id: UUID, by: str) -> Endpoint:
-        _check_line("by", by, MAX_NAME, InvalidEndpoint)
+        check_line("by", by, MAX_NAME, InvalidEndpoint)
         return _not_removed(await _locked(self._store, owner_id, endpoint_id))
 
     def _checked(self, endpoint: Endpoint) -> Endpoint:
         if endpoint.description:
-            _check_line("description", endpoint.description, MAX_LINE, InvalidEndpoint)
-        if endpoint.policy not in POLICIES:
-            raise InvalidEndpoint(f"no policy {endpoint.policy[:60]!r}: use one of {', '.join(POLICIES)}")
+            check_line("description", endpoint.description, MAX_LINE, InvalidEndpoint)
         if not 1 <= endpoint.limit <= MAX_LIMIT:
             raise InvalidEndpoint(f"a limit of {endpoint.limit} is not allowed: give 1 to {MAX_LIMIT}")
-        if not MIN_TIMEOUT <= endpoint.timeout <= MAX_TIMEOUT:
-            allowed = f"{written(MIN_TIMEOUT)} to {written(MAX_TIMEOUT)}"
-            raise InvalidEndpoint(f"a timeout of {written(endpoint.timeout)} is not allowed: give {allowed}")
+        if endpoint.timeout is not None:
+            check_timeout(endpoint.timeout, InvalidEndpoint)
         check_headers(endpoint.headers)
         self._check_overrides(endpoint.overrides)
         url, tls = canonical_url(endpoint.url), endpoint.tls or None
@@ -266,10 +265,10 @@ class SubscriptionRegistry:
             InvalidType: no type, one of the platform's own, or a description that is not one short line.
             Conflict: it stands otherwise, and `change` was not asked for.
         """
-        _check_line("by", by, MAX_NAME, InvalidType)
+        check_line("by", by, MAX_NAME, InvalidType)
         name = check_declarable(event_type.type)
         if event_type.description:
-            _check_line("description", event_type.description, MAX_LINE, InvalidType)
+            check_line("description", event_type.description, MAX_LINE, InvalidType)
         standing = await self._store.declare_type(event_type)
         if standing == event_type:
             return event_type
@@ -347,8 +346,8 @@ class SubscriptionRegistry:
         Raises:
             NotFound: the owner has no subscription of this name.
         """
-        _check_line("by", by, MAX_NAME, InvalidSubscription)
-        _check_line("name", name, MAX_NAME, InvalidSubscription)
+        check_line("by", by, MAX_NAME, InvalidSubscription)
+        check_line("name", name, MAX_NAME, InvalidSubscription)
         is_owner = owner_id is None or _OWNER.fullmatch(owner_id)
         gone = await self._store.remove_subscription(owner_id, name) if is_owner else None
         if gone is None:
@@ -361,8 +360,8 @@ class SubscriptionRegistry:
     async def _add(
         self, owner_id: str | None, name: str, patterns: tuple[str, ...], target: Target, by: str
     ) -> Subscription:
-        _check_line("by", by, MAX_NAME, InvalidSubscription)
-        _check_line("name", name, MAX_NAME, InvalidSubscription)
+        check_line("by", by, MAX_NAME, InvalidSubscription)
+        check_line("name", name, MAX_NAME, InvalidSubscription)
         now = self._now()
         wanted = Subscription(
             id=self._make_id(), owner_id=owner_id, name=name, patterns=patterns, target=target, created_at=now
@@ -378,11 +377,6 @@ class SubscriptionRegistry:
 
 
 _BAD_OWNER = "the owner's id is not usable: give 1 to 128 printable ASCII characters without spaces"
-
-
-def _check_line(what: str, text: str, longest: int, error: type[Exception]) -> None:
-    if not 1 <= len(text) <= longest or not text.isprintable() or text != text.strip():
-        raise error(f"{what!r} is not usable: give one line of 1 to {longest} characters, no space at its ends")
 
 
 async def _locked(store: Store, owner_id: str, endpoint_id: UUID) -> Endpoint:

@@ -1,4 +1,4 @@
-"""Where endpoints, subscriptions, types and sealed keys are kept (port).
+"""Where endpoints, subscriptions, types, policies and sealed keys are kept (port).
 
 A store is bound to one transaction by its adapter: everything asked of it happens there, and nothing is
 visible to others before it commits. It keeps and finds; the rules are the registry's. Methods that look for
@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from subscriptions.model import Endpoint, EventType, Subscription
+from subscriptions.model import Endpoint, EventType, RetryPolicy, Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +35,9 @@ class StoredKey:
 class Change:
     """Who changed what, and when. Holds no key and no header's value."""
 
-    owner_id: str | None  #: None = of no owner: types, handlers for every owner
+    owner_id: str | None  #: None = of no owner: types, policies, handlers for every owner
     what: str  #: such as `endpoint.updated`
-    of: str  #: id of the endpoint or subscription, name of the type
+    of: str  #: id of the endpoint or subscription, name of the type or policy
     by: str  #: a person, or a rule
     at: datetime
     before: Mapping[str, Any] = field(default_factory=dict)  #: JSON; only the fields that changed
@@ -46,7 +46,7 @@ class Change:
     @classmethod
     def about(
         cls,
-        thing: Endpoint | Subscription | EventType,
+        thing: Endpoint | Subscription | EventType | RetryPolicy,
         what: str,
         by: str,
         at: datetime,
@@ -55,7 +55,13 @@ class Change:
         after: Mapping[str, Any] | None = None,
     ) -> Change:
         """Make the change of one thing."""
-        owner_id, of = (None, thing.type) if isinstance(thing, EventType) else (thing.owner_id, str(thing.id))
+        match thing:
+            case EventType():
+                owner_id, of = None, thing.type
+            case RetryPolicy():
+                owner_id, of = None, thing.name
+            case _:
+                owner_id, of = thing.owner_id, str(thing.id)
         return cls(owner_id=owner_id, what=what, of=of, by=by, at=at, before=before or {}, after=after or {})
 
 
@@ -76,6 +82,30 @@ class Store(Protocol):
 
     async def lock_setup(self) -> None:
         """Wait until no other transaction that said so goes on; they export and import one after another."""
+
+    async def lock_policies(self) -> None:
+        """Wait until nobody changes or chooses a policy, and let nobody until this transaction ends."""
+
+    async def hold_policies(self) -> None:
+        """Wait until nobody changes a policy, and let nobody until this transaction ends; many may do so at once."""
+
+    async def policies(self) -> Sequence[RetryPolicy]:
+        """List the policies that operators made, by name."""
+
+    async def policy(self, name: str) -> RetryPolicy | None:
+        """Return one that operators made."""
+
+    async def policy_uses(self) -> Mapping[str, int]:
+        """Count the endpoints that are not removed by their policy, of those that go by any."""
+
+    async def add_policy(self, policy: RetryPolicy) -> None:
+        """Add a policy, whose name is free."""
+
+    async def update_policy(self, policy: RetryPolicy, now: datetime) -> None:
+        """Write a policy that stands; endpoints that go by it count as updated now, which whoever keeps them sees."""
+
+    async def remove_policy(self, name: str) -> None:
+        """Remove a policy."""
 
     async def add_endpoint(self, endpoint: Endpoint) -> None:
         """Add an endpoint. Its headers may hold credentials: the adapter seals them at rest."""

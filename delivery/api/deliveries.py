@@ -16,7 +16,8 @@ from delivery.errors import Conflict, NotFound, Unavailable
 from delivery.events import Event, EventLog
 from delivery.jobs import Inspector, JobId, JobOutcome, JobRow
 from delivery.replay import DeliveryFilter
-from subscriptions.model import Endpoint
+from subscriptions.model import Endpoint, RetryPolicy
+from subscriptions.policy_registry import policy_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class DeliveryStory:
     job: JobRow
     event: Event | None  #: None = no longer kept
     endpoint: Endpoint | None
+    policy: RetryPolicy | None  #: that the endpoint names
     attempts: tuple[Attempt, ...]
 
 
@@ -52,9 +54,10 @@ class DeliveryDesk:
         except NotFound:
             event = None
         attempts = await self._jobs.attempts(delivery_id)
-        return DeliveryStory(
-            job=job, event=event, endpoint=await self._endpoint(owner_id, job), attempts=tuple(attempts)
-        )
+        async with self._unit() as store:
+            endpoint = await store.endpoint(owner_id, UUID(job.args["endpoint_id"]))
+            policy = None if endpoint is None else await policy_of(store, endpoint)
+        return DeliveryStory(job=job, event=event, endpoint=endpoint, policy=policy, attempts=tuple(attempts))
 
     async def retry(self, owner_id: str, delivery_id: JobId) -> JobRow:
         """Send now: past a pause or a wait; a finished one with a new budget.

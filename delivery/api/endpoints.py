@@ -27,9 +27,12 @@ from subscriptions.model import (
     EndpointState,
     Exposure,
     PayloadFormat,
+    RetryPolicy,
     TlsIdentity,
     UnopenedHeaders,
 )
+from subscriptions.policies import STANDARD
+from subscriptions.policy_registry import policy_of
 from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Store, StoredKey
 from subscriptions.urls import canonical_url
@@ -83,13 +86,13 @@ class Endpoints:
         headers: Sequence[tuple[str, str]] = (),
         description: str = "",
         limit: int = 10,
-        timeout: timedelta = timedelta(seconds=10),
+        timeout: timedelta | None = None,
         overrides: Mapping[str, str] | None = None,
         tls: TlsIdentity | None = None,
         format: PayloadFormat = PayloadFormat.ENVELOPE,
         scheme: str = SCHEME,
     ) -> tuple[Endpoint, SenderKey]:
-        """Add an endpoint; its signing key is returned here and never again.
+        """Add an endpoint; its signing key is returned here and never again. `timeout` None is that of its policy.
 
         With the scheme `v1` that is a secret that the receiver shares; with `v1a` (ed25519) the receiver is given
         its `public_key`, which `public_keys` tells again.
@@ -137,6 +140,11 @@ class Endpoints:
         if endpoint is None:
             raise NotFound(no_endpoint(owner_id, endpoint_id))
         return endpoint
+
+    async def policy(self, endpoint: Endpoint) -> RetryPolicy | None:
+        """Return the policy that an endpoint goes by; None where a removed one went by one that is removed, too."""
+        async with self._unit() as store:
+            return await policy_of(store, endpoint)
 
     async def between(
         self, owner_id: str | None, first: UUID, last: UUID, *, limit: int = 50
@@ -269,6 +277,7 @@ class Endpoints:
             if endpoint.state is EndpointState.REMOVED:
                 raise Conflict(f"endpoint {endpoint_id} was removed: add a new one")
             keys = await store.keys(endpoint_id, now)
+            policy = await policy_of(store, endpoint) or STANDARD
         if isinstance(endpoint.headers, UnopenedHeaders):
             raise SealError(
                 f"the credentials of endpoint {endpoint_id} cannot be opened: put their key back in TIDINGS_KEYS"
@@ -281,9 +290,17 @@ class Endpoints:
             occurred_at=now,
             data='{"message":"This is a test."}',
         )
-        parcel = Parcel(event=event, exposure=Exposure.WEBHOOK, endpoint=endpoint, keys=tuple(keys), loaded_at=now)
+        parcel = Parcel(
+            event=event,
+            exposure=Exposure.WEBHOOK,
+            endpoint=endpoint,
+            policy=policy,
+            keys=tuple(keys),
+            loaded_at=now,
+        )
         answer = await self._attempt(parcel)
-        return Tested(event=event, endpoint=endpoint, answer=answer, verdict=classify(answer, endpoint.overrides))
+        verdict = classify(answer, endpoint.overrides, policy.client_errors)
+        return Tested(event=event, endpoint=endpoint, answer=answer, verdict=verdict)
 
     def registry(self, store: Store) -> EndpointRegistry:
         """Return the rules of registering, over a store."""

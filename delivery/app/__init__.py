@@ -20,6 +20,7 @@ from delivery.api.deliveries import DeliveryDesk
 from delivery.api.endpoints import Endpoints
 from delivery.api.events import Events
 from delivery.api.keys import Keys
+from delivery.api.policies import Policies
 from delivery.api.replays import ReplayDesk
 from delivery.api.setup import SetupDesk
 from delivery.api.subscriptions import EventTypes, Subscriptions
@@ -53,6 +54,7 @@ class App:
 
     settings: Settings
     event_types: EventTypes
+    policies: Policies
     endpoints: Endpoints
     subscriptions: Subscriptions
     events: Events
@@ -142,6 +144,7 @@ def _app_of(parts: Parts) -> App:
     return App(
         settings=parts.settings,
         event_types=EventTypes(parts.unit),
+        policies=parts.policies,
         endpoints=parts.endpoints,
         subscriptions=parts.subscriptions,
         events=Events(partial(_record, parts.database), parts.log, parts.outbox, parts.runtime),

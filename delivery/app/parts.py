@@ -36,6 +36,7 @@ from delivery.adapters.postgres.surroundings import PostgresExaminer
 from delivery.adapters.postgres.switches import SETTINGS_CHANNEL, PostgresSwitches
 from delivery.adapters.postgres.upkeep import UpkeepSettings, upkeep
 from delivery.api.endpoints import Endpoints
+from delivery.api.policies import Policies
 from delivery.api.subscriptions import Subscriptions
 from delivery.classifier import Delivered
 from delivery.compiler import deliver_kind, endpoint_lane
@@ -52,6 +53,7 @@ from delivery.vault import Vault
 from delivery.worker import DeliverWorker
 from subscriptions.errors import SubscriptionError
 from subscriptions.model import Endpoint, EndpointState
+from subscriptions.policies import PolicyBounds
 from subscriptions.store import Store
 
 log = logging.getLogger("tidings")
@@ -156,6 +158,7 @@ class Parts:
             attempt=self.deliver.attempt,
         )
         self.subscriptions = Subscriptions(self.unit)
+        self.policies = Policies(self.unit, PolicyBounds(max_age=settings.max_age, lease=settings.lease))
 
     @asynccontextmanager
     async def unit(self) -> AsyncIterator[Store]:

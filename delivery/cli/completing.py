@@ -53,11 +53,17 @@ def event_types(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     return _items(ctx, incomplete, _event_types)
 
 
-def policies(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the name of a retry policy."""
+def policies(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a retry policy: those that are built in also where the database does not answer."""
     from subscriptions.policies import POLICIES
 
-    return [CompletionItem(name) for name in POLICIES if name.startswith(incomplete)]
+    built_in = [CompletionItem(name) for name in POLICIES if name.startswith(incomplete)]
+    return [*built_in, *_items(ctx, incomplete, _policies)]
+
+
+def own_policies(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a retry policy that is not built in."""
+    return _items(ctx, incomplete, _policies)
 
 
 async def _endpoints(app: App, owner_id: str | None, incomplete: str) -> Sequence[Choice]:
@@ -74,6 +80,13 @@ async def _events(app: App, owner_id: str | None, incomplete: str) -> Sequence[C
         return [(str(event.id), f"{event.type} {event.subject or ''}") for event, _ in newest]
     first, last = _range(incomplete)
     return [(str(event_id), what) for event_id, what in await app.events.between(owner_id, first, last, limit=MOST)]
+
+
+async def _policies(app: App, _owner_id: str | None, incomplete: str) -> Sequence[Choice]:
+    from subscriptions.policies import POLICIES
+
+    found = [each.policy for each in await app.policies.list() if each.policy.name not in POLICIES]
+    return [(each.name, f"{each.max_attempts} attempts") for each in found if each.name.startswith(incomplete)]
 
 
 async def _event_types(app: App, _owner_id: str | None, incomplete: str) -> Sequence[Choice]:

@@ -15,6 +15,7 @@ from delivery.cli import documents
 from delivery.cli.choosing import chosen
 from delivery.cli.curl import curl_line
 from delivery.cli.failures import Failed
+from delivery.cli.endpoint_lines import policy_line, timeout_line
 from delivery.cli.hints import complete
 from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
@@ -100,7 +101,7 @@ def list_deliveries(
 def show(session: Session, delivery_id: int, curl: bool, form: Form) -> None:
     """Tell the story of one delivery.
 
-    Its event, its endpoint, each attempt with its reason, what happens next and when.
+    Its event, its endpoint with its policy, each attempt with its reason, what happens next and when.
     """
     if curl and form is Form.JSON:
         raise click.UsageError("--curl prints a line for a shell, and no JSON: leave out one of them")
@@ -111,7 +112,8 @@ def show(session: Session, delivery_id: int, curl: bool, form: Form) -> None:
             raise Failed(f"there is nothing to send by hand: the {gone} of delivery {delivery_id} is no longer kept")
         click.echo(curl_line(story.event, story.endpoint))
         return
-    then = next_step(story.job, story.endpoint, story.attempts, now=datetime.now(UTC), max_age=session.settings.max_age)
+    told = (story.job, story.endpoint, story.policy, story.attempts)
+    then = next_step(*told, now=datetime.now(UTC), max_age=session.settings.max_age)
     if form is Form.JSON:
         write_json(_document(story) | {"next": complete(then)})
     else:
@@ -187,6 +189,7 @@ def _document(story: DeliveryStory) -> dict[str, Any]:
     return documents.delivery(story.job) | {
         "event": None if story.event is None else documents.event(story.event, None),
         "endpoint": None if story.endpoint is None else documents.endpoint(story.endpoint),
+        "policy": None if story.policy is None else documents.policy(story.policy),
         "attempts": [documents.attempt(each) for each in story.attempts],
     }
 
@@ -218,7 +221,7 @@ def _write(job: JobRow, form: Form, then: str = "") -> None:
 
 
 def _write_story(story: DeliveryStory, then: str) -> None:
-    job, event, endpoint = story.job, story.event, story.endpoint
+    job, event, endpoint, policy = story.job, story.event, story.endpoint, story.policy
     about = f" about {event.subject}" if event is not None and event.subject else ""
     when = f", occurred {instant_shown(event.occurred_at)}" if event is not None else ", no longer kept"
     where = f" {endpoint.url} ({endpoint.state.value})" if endpoint is not None else ", no longer kept"
@@ -229,7 +232,9 @@ def _write_story(story: DeliveryStory, then: str) -> None:
             ("event", f"{job.args['event_id']} {job.args.get('type', '')}{about}{when}"),
             ("endpoint", f"{job.args['endpoint_id']}{where}"),
             ("state", f"{job.state.value}, parked" if job.parked else job.state.value),
-            ("attempts", budget(job, endpoint, story.attempts)),
+            ("attempts", budget(job, endpoint, policy, story.attempts)),
+            ("policy", endpoint and policy_line(endpoint, policy)),
+            ("timeout", endpoint and timeout_line(endpoint, policy)),
             ("created", instant_shown(job.created_at)),
             ("next", then),
         ]

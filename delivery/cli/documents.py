@@ -27,6 +27,7 @@ from subscriptions.model import (
     UnopenedHeaders,
     described_tls,
 )
+from subscriptions.policies import POLICIES
 from subscriptions.store import StoredKey
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def endpoint(one: Endpoint) -> JsonObject:
         "tls": None if unopened else described_tls(one.tls),
         "format": one.format.value,
         "limit": one.limit,
-        "timeout_s": one.timeout.total_seconds(),
+        "timeout_s": None if one.timeout is None else one.timeout.total_seconds(),
         "overrides": dict(one.overrides),
         "created_at": moment(one.created_at),
         "updated_at": moment(one.updated_at),
@@ -94,6 +95,10 @@ def policy(one: RetryPolicy) -> JsonObject:
         "max_attempts": one.max_attempts,
         "short_ladder_s": _seconds(one.short_ladder),
         "short_attempts": one.short_attempts,
+        "timeout_s": one.timeout.total_seconds(),
+        "max_age_s": None if one.max_age is None else one.max_age.total_seconds(),
+        "client_errors": one.client_errors.value,
+        "built_in": one.name in POLICIES,
     }
 
 

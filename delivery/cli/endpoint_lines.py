@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 
 from delivery.cli.output import instant_shown, span
 from delivery.health import Streak, described
-from subscriptions.model import Endpoint, UnopenedHeaders, described_tls
-from subscriptions.policies import POLICIES
+from subscriptions.model import ClientErrors, Endpoint, RetryPolicy, UnopenedHeaders, described_tls
 from subscriptions.store import StoredKey
 
 
 def fields(
-    one: Endpoint, streak: Streak | None, keys: Sequence[StoredKey], counts: dict[str, int]
+    one: Endpoint,
+    policy: RetryPolicy | None,
+    streak: Streak | None,
+    keys: Sequence[StoredKey],
+    counts: dict[str, int],
 ) -> list[tuple[str, object]]:
     """Return all there is to say of one, by name."""
     waiting = ", ".join(f"{number} {state}" for state, number in counts.items())
@@ -23,12 +26,12 @@ def fields(
         ("failing", streak and described(streak, datetime.now(UTC))),
         ("probed at", streak and streak.probe_at and instant_shown(streak.probe_at)),
         ("keys", _keys(keys)),
-        ("policy", _policy(one.policy)),
+        ("policy", policy_line(one, policy)),
         ("headers", headers_line(one)),
         ("tls", tls_line(one)),
         ("format", one.format.value),
         ("limit", f"{one.limit} in flight"),
-        ("timeout", span(one.timeout)),
+        ("timeout", timeout_line(one, policy)),
         ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
         ("deliveries", waiting + parked),
         ("created", instant_shown(one.created_at)),
@@ -67,9 +70,32 @@ def _keys(keys: Sequence[StoredKey]) -> str:
     return ", ".join([f"{signs} ({schemes})", *ends]) if keys else "none signs"
 
 
-def _policy(name: str) -> str:
-    policy = POLICIES.get(name)
-    if policy is None:
-        return name
+def policy_line(one: Endpoint, policy: RetryPolicy | None) -> str:
+    """Tell the policy that an endpoint names, with its numbers."""
+    return f"{one.policy}: {described_policy(policy)}" if policy else one.policy
+
+
+def timeout_line(one: Endpoint, policy: RetryPolicy | None) -> str | None:
+    """Tell how long an attempt may take, and who says so."""
+    if one.timeout is not None:
+        return f"{span(one.timeout)}, its own"
+    return None if policy is None else f"{span(policy.timeout)}, its policy's"
+
+
+def described_ladder(policy: RetryPolicy) -> str:
+    """Tell when a policy tries again, and how often in all."""
+    if not policy.ladder:
+        return "1 attempt"
     steps = ", ".join(span(step) for step in policy.ladder)
-    return f"{name}: after {steps} (the last repeats), {policy.max_attempts} attempts"
+    repeats = " (the last repeats)" if policy.max_attempts > len(policy.ladder) + 1 else ""
+    return f"after {steps}{repeats}, {policy.max_attempts} attempts"
+
+
+def described_policy(policy: RetryPolicy) -> str:
+    """Tell what a policy says of retries in a line."""
+    parts = [described_ladder(policy)]
+    if policy.max_age is not None:
+        parts.append(f"max age {span(policy.max_age)}")
+    if policy.client_errors is not ClientErrors.SHORT:
+        parts.append(f"client errors {policy.client_errors}")
+    return ", ".join(parts)

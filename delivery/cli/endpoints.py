@@ -16,7 +16,7 @@ from delivery.classifier import Delivered
 from delivery.cli import completing, documents
 from delivery.cli.consent import Consent, destructive
 from delivery.cli.credentials import credentialed
-from delivery.cli.endpoint_lines import brief, fields, headers_line, tls_line
+from delivery.cli.endpoint_lines import brief, fields, headers_line, policy_line, timeout_line, tls_line
 from delivery.cli.failures import Failed
 from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
@@ -30,8 +30,7 @@ from delivery.cli.trial import advice, write_tested
 from delivery.health import Streak
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
-from subscriptions.model import Endpoint, EndpointChanges, EndpointTarget, PayloadFormat, TlsIdentity
-from subscriptions.policies import POLICIES
+from subscriptions.model import Endpoint, EndpointChanges, EndpointTarget, PayloadFormat, RetryPolicy, TlsIdentity
 from subscriptions.store import StoredKey
 
 if TYPE_CHECKING:
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 Pairs = tuple[tuple[str, str], ...]
+#: An endpoint, and the policy that it goes by.
+Going = tuple[Endpoint, RetryPolicy | None]
 
 #: What a disabled endpoint parks.
 WAITING = (JobState.PENDING, JobState.RETRYABLE)
@@ -62,7 +63,7 @@ def _described(command: Command) -> Command:
             "--policy",
             metavar="NAME",
             shell_complete=completing.policies,
-            help=f"When to retry: {', '.join(POLICIES)}.",
+            help="How to retry: one of `tidings policies list` (standard).",
         ),
         click.option("--description", metavar="TEXT", help="One line for people."),
         click.option(
@@ -74,7 +75,7 @@ def _described(command: Command) -> Command:
             help="How events are written (envelope).",
         ),
         click.option("--limit", type=int, metavar="N", help="Deliveries in flight at once (10)."),
-        click.option("--timeout", type=DURATION, metavar="DURATION", help="Of one attempt, DNS to last byte (10s)."),
+        click.option("--timeout", type=DURATION, metavar="DURATION", help="Of one attempt (its policy's)."),
         click.option(
             "--override",
             "overrides",
@@ -166,22 +167,22 @@ def show(session: Session, endpoint_id: Id, form: Form) -> None:
     With its retry policy, the keys that sign, and how many of its deliveries wait or were given up.
     """
 
-    async def work(app: App, whole: UUID) -> tuple[Endpoint, Streak | None, Sequence[StoredKey], dict[str, int]]:
+    async def work(app: App, whole: UUID) -> tuple[Going, Streak | None, Sequence[StoredKey], dict[str, int]]:
         endpoint = await app.endpoints.get(session.owner, whole)
+        policy = await app.endpoints.policy(endpoint)
         streak = await app.endpoints.health(session.owner, whole)
         counts = {}
         for state in COUNTED:
             counts[state.value] = await _count(app, endpoint, state)
-        return endpoint, streak, await app.endpoints.keys(session.owner, whole), counts
+        return (endpoint, policy), streak, await app.endpoints.keys(session.owner, whole), counts
 
-    endpoint, streak, keys, counts = session.run(work, endpoint_id)
+    (endpoint, policy), streak, keys, counts = session.run(work, endpoint_id)
     if form is Form.JSON:
-        policy = POLICIES.get(endpoint.policy)
         described = {"policy_steps": None if policy is None else documents.policy(policy), "deliveries": counts}
         described |= {"failing": None if streak is None else documents.streak(streak)}
         write_json(documents.endpoint(endpoint) | described | {"keys": [documents.key(each) for each in keys]})
         return
-    write_fields(fields(endpoint, streak, keys, counts))
+    write_fields(fields(endpoint, policy, streak, keys, counts))
 
 
 @endpoints.command()
@@ -191,6 +192,7 @@ def show(session: Session, endpoint_id: Id, form: Form) -> None:
 @_described
 @click.option("--no-headers", is_flag=True, help="Send no headers along any more.")
 @click.option("--no-tls", is_flag=True, help="Show no certificate and trust the system's authorities again.")
+@click.option("--no-timeout", is_flag=True, help="Take that of its policy again.")
 @click.option("--no-overrides", is_flag=True, help="Judge by the table again.")
 @signed
 @printed
@@ -208,6 +210,7 @@ def update(
     overrides: Pairs,
     no_headers: bool,
     no_tls: bool,
+    no_timeout: bool,
     no_overrides: bool,
     by: str,
     form: Form,
@@ -217,7 +220,8 @@ def update(
     Headers (with --basic and --bearer), certificates (with --ca) and overrides that are given replace all of their
     kind: give again what is to stay.
     """
-    if (headers and no_headers) or (overrides and no_overrides) or (tls and no_tls):
+    given = ((headers, no_headers), (overrides, no_overrides), (tls, no_tls), (timeout is not None, no_timeout))
+    if any(one and no_one for one, no_one in given):
         raise click.UsageError("an option and its --no- contradict each other")
     changes = EndpointChanges(
         url=url,
@@ -228,12 +232,19 @@ def update(
         format=PayloadFormat(format) if format else None,
         limit=limit,
         timeout=timeout,
+        no_timeout=True if no_timeout else None,
         overrides={} if no_overrides else dict(overrides) or None,
     )
     if changes == EndpointChanges():
         raise click.UsageError("nothing to change: give at least one option")
-    endpoint = session.run(lambda app, whole: app.endpoints.update(session.owner, whole, changes, by=by), endpoint_id)
-    _write(endpoint, form, ("headers", headers_line(endpoint)), ("tls", tls_line(endpoint)))
+
+    async def work(app: App, whole: UUID) -> Going:
+        endpoint = await app.endpoints.update(session.owner, whole, changes, by=by)
+        return endpoint, await app.endpoints.policy(endpoint)
+
+    endpoint, by_policy = session.run(work, endpoint_id)
+    told = [("policy", policy_line(endpoint, by_policy)), ("timeout", timeout_line(endpoint, by_policy))]
+    _write(endpoint, form, *told, ("headers", headers_line(endpoint)), ("tls", tls_line(endpoint)))
 
 
 @endpoints.command()

@@ -45,6 +45,21 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
     ),
     "event-types list": (Example("tidings event-types list"), Example("tidings event-types list --json")),
+    "policies add": (
+        Example("tidings policies add hasty --ladder 1s,5s,30s --timeout 3s --max-age 10m"),
+        Example(
+            "tidings policies add strict --ladder 5s,5m,1h --attempts 20 --client-errors discard",
+            "20 attempts, an hour between the later ones; a 404 is discarded at once",
+        ),
+        Example("tidings policies add once --attempts 1", "never tried again"),
+    ),
+    "policies list": (Example("tidings policies list"), Example("tidings policies list --json")),
+    "policies show": (Example("tidings policies show standard"),),
+    "policies update": (
+        Example("tidings policies update hasty --ladder 1s,10s,1m"),
+        Example("tidings policies update strict --attempts 10 --client-errors short --no-max-age"),
+    ),
+    "policies remove": (Example("tidings policies remove once"),),
     "endpoints add": (
         Example("tidings endpoints add https://example.com/hook"),
         Example(
@@ -64,6 +79,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "endpoints update": (
         Example("tidings endpoints update ENDPOINT_ID --url https://example.com/moved"),
         Example("tidings endpoints update ENDPOINT_ID --limit 20 --timeout 15s --policy quick"),
+        Example("tidings endpoints update ENDPOINT_ID --no-timeout", "its policy says how long an attempt may take"),
         Example("tidings endpoints update ENDPOINT_ID --override http_409=delivered", "judge an answer otherwise"),
     ),
     "endpoints enable": (Example("tidings endpoints enable ENDPOINT_ID"),),

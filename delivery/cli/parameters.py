@@ -58,6 +58,10 @@ def _duration(text: str) -> timedelta:
     return duration(text)
 
 
+def _durations(text: str) -> tuple[timedelta, ...]:
+    return tuple(_duration(each) for each in text.split(","))
+
+
 def _address(text: str) -> str:
     from delivery.settings import address
 
@@ -119,6 +123,7 @@ def _filled(text: str) -> str:
 
 ADDRESS = Written("host:port", _address)
 DURATION = Written("duration", _duration)
+DURATIONS = Written("durations", _durations)
 MOMENT = Written("when", _moment)
 HEADER = Written("header", _header)
 OVERRIDE = Written("override", _override)

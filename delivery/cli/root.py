@@ -29,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "status": "delivery.cli.status",
     "doctor": "delivery.cli.doctor",
     "event-types": "delivery.cli.event_type",
+    "policies": "delivery.cli.policies",
     "endpoints": "delivery.cli.endpoints",
     "subscriptions": "delivery.cli.subscriptions",
     "events": "delivery.cli.events",

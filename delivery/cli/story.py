@@ -12,25 +12,32 @@ from delivery.channels import Reply
 from delivery.classifier import Ladder, Retryable, classify
 from delivery.cli.output import counted, instant_shown, span
 from delivery.jobs import JobRow, JobState
-from subscriptions.model import Endpoint, EndpointState
-from subscriptions.policies import POLICIES
+from subscriptions.model import Endpoint, EndpointState, RetryPolicy
 
 #: Outcomes that say nothing of the receiver, so that they neither count nor end a row.
 _OF_NO_ACCOUNT = {"ours", "interrupted", "lost"}
 
 
 def next_step(
-    job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt] = (), *, now: datetime, max_age: timedelta
+    job: JobRow,
+    endpoint: Endpoint | None,
+    policy: RetryPolicy | None,
+    attempts: Sequence[Attempt] = (),
+    *,
+    now: datetime,
+    max_age: timedelta,
 ) -> str:
     """Tell it in one line.
 
-    `now` is compared with the database's clock; `max_age` is the age at which a delivery that waits is given up.
+    `now` is compared with the database's clock; `max_age` is the age at which every delivery that waits is given up.
     """
+    if policy is not None and policy.max_age is not None:
+        max_age = min(max_age, policy.max_age)
     match job.state:
         case JobState.RUNNING:
             return f"attempt {job.attempt} is under way; if its process dies, another one takes over"
         case JobState.PENDING | JobState.RETRYABLE:
-            short = _short(job, endpoint, attempts)
+            short = _short(job, endpoint, policy, attempts)
             return f"{_waiting(job, endpoint, now)}; {_given_up(job, now, max_age, short)}"
         case JobState.COMPLETED:
             return f"nothing: it was delivered at {instant_shown(job.finished_at)}; {_again(job, endpoint)}"
@@ -46,16 +53,15 @@ def next_step(
             assert_never(job.state)
 
 
-def budget(job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt] = ()) -> str:
+def budget(job: JobRow, endpoint: Endpoint | None, policy: RetryPolicy | None, attempts: Sequence[Attempt] = ()) -> str:
     """Tell how many attempts were made, and how many the endpoint's policy has left.
 
     Answers that a deploy may explain, such as 404, have a smaller budget within it: so many in a row.
     """
-    policy = None if endpoint is None else POLICIES.get(endpoint.policy)
     if policy is None:
         return f"{job.attempt} made"
     whole = f"{job.attempt} made, {job.spent} of {policy.max_attempts} spent (policy {policy.name})"
-    short = _short(job, endpoint, attempts)
+    short = _short(job, endpoint, policy, attempts)
     if short is None:
         return whole
     return f"{whole}; {short.code} in a row: {short.spent} of {short.most}"
@@ -70,27 +76,28 @@ class _Short:
     most: int
 
 
-def _short(job: JobRow, endpoint: Endpoint | None, attempts: Sequence[Attempt]) -> _Short | None:
+def _short(
+    job: JobRow, endpoint: Endpoint | None, policy: RetryPolicy | None, attempts: Sequence[Attempt]
+) -> _Short | None:
     """Count as `backoff.plan` does: from the last attempt back; our own trouble in between counts for nothing."""
-    policy = None if endpoint is None else POLICIES.get(endpoint.policy)
     if endpoint is None or policy is None:
         return None
     row, code = 0, None
     for attempt in reversed(attempts):
         if attempt.outcome in _OF_NO_ACCOUNT:
             continue
-        if not _is_short(attempt, endpoint):
+        if not _is_short(attempt, endpoint, policy):
             break
         row, code = row + 1, code or attempt.report.code
     spent = min(row, job.spent)  # one that was retried by a person has a new budget
     return _Short(code=code or "such answers", spent=spent, most=policy.short_attempts) if spent else None
 
 
-def _is_short(attempt: Attempt, endpoint: Endpoint) -> bool:
+def _is_short(attempt: Attempt, endpoint: Endpoint, policy: RetryPolicy) -> bool:
     status = attempt.report.status
     if attempt.outcome != Retryable.outcome or status is None:
         return False
-    verdict = classify(Reply(status=status), endpoint.overrides)
+    verdict = classify(Reply(status=status), endpoint.overrides, policy.client_errors)
     return isinstance(verdict, Retryable) and verdict.ladder is Ladder.SHORT
 
 
@@ -119,7 +126,7 @@ def _parked(endpoint: Endpoint | None) -> str:
 
 
 def _given_up(job: JobRow, now: datetime, max_age: timedelta, short: _Short | None) -> str:
-    end = job.created_at + max_age
+    end = job.queued_at + max_age
     if end <= now:
         return "it has reached its greatest age and is discarded as expired at its next turn"
     latest = f"at {instant_shown(end)} at the latest"

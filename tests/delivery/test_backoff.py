@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from delivery.backoff import LONGEST_DELAY, OURS_LAST, Move, Step, Waiting, parse_retry_after, plan
 from delivery.classifier import Again, Ladder, Ours, Retryable, Snoozed
 from subscriptions.model import RetryPolicy
-from subscriptions.policies import POLICIES
+from subscriptions.policies import POLICIES, custom_policy
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 STANDARD = POLICIES["standard"]
@@ -36,8 +37,9 @@ def step(
     spent: int = 0,
     jitter: float = 0.0,
     policy: RetryPolicy = STANDARD,
+    age: timedelta = timedelta(0),
 ) -> Step:
-    return plan(policy, verdict, memo or {}, spent=spent, now=NOW, jitter=lambda: jitter)
+    return plan(policy, verdict, memo or {}, spent=spent, now=NOW, jitter=lambda: jitter, age=age)
 
 
 # Retry-After
@@ -265,6 +267,43 @@ def test_an_answer_in_between_allows_running_again_once_more() -> None:
 
 def test_our_trouble_in_between_does_not() -> None:
     assert step(AGAIN, step(OURS, {"again": 1}).memo).kind is Move.RETRY
+
+
+# Max age
+
+BRIEF = replace(STANDARD, name="brief", max_age=timedelta(minutes=10))
+
+
+def test_a_try_that_would_be_later_than_the_max_age_is_not_waited_for() -> None:
+    after = step(FULL, spent=1, policy=BRIEF, age=timedelta(minutes=5, seconds=1))
+    assert (after.kind, after.reason) == (Move.GIVE_UP, "expired")
+    assert after.rule == "brief: the next try would be later than its max age, 10m"
+
+
+def test_one_that_would_come_in_time_is() -> None:
+    assert step(FULL, spent=1, policy=BRIEF, age=timedelta(minutes=5)).kind is Move.RETRY
+    assert step(FULL, spent=1, policy=STANDARD, age=timedelta(days=400)).kind is Move.RETRY
+
+
+def test_what_spends_no_attempt_ends_by_the_max_age_too() -> None:
+    for verdict in (OURS, AGAIN, snoozed()):
+        assert step(verdict, policy=BRIEF, age=timedelta(minutes=11)).reason == "expired"
+
+
+def test_whoever_said_not_now_is_left_alone_also_by_the_last_one() -> None:
+    after = step(snoozed("300"), policy=BRIEF, age=timedelta(minutes=9))
+    assert (after.reason, after.pause_lane) == ("expired", timedelta(minutes=5))
+
+
+def test_the_last_attempt_ends_as_exhausted_whatever_the_age() -> None:
+    assert step(FULL, spent=17, policy=BRIEF, age=timedelta(hours=1)).reason == "exhausted"
+
+
+def test_the_only_attempt_of_a_policy_is_the_last() -> None:
+    once = custom_policy("once", max_attempts=1)
+    for verdict in (FULL, SHORT):
+        assert step(verdict, policy=once).reason == "exhausted"
+    assert step(snoozed(), policy=once).kind is Move.SNOOZE
 
 
 # For every policy, memo and clock

@@ -24,6 +24,7 @@ from delivery.classifier import (
     classify,
 )
 from delivery.errors import InvalidInput
+from subscriptions.model import ClientErrors
 
 STATUSES = range(100, 1000)
 
@@ -284,6 +285,33 @@ def test_no_kept_override_breaks_a_verdict(overrides: dict[str, str]) -> None:
 
 
 # Channels of one's own
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize(
+    ("client_errors", "wanted"),
+    [(ClientErrors.SHORT, "short"), (ClientErrors.FULL, "full"), (ClientErrors.DISCARD, "permanent")],
+)
+def test_a_policy_decides_on_what_a_deploy_may_explain_and_on_nothing_else(
+    status: int, client_errors: ClientErrors, wanted: str
+) -> None:
+    verdict = classify(reply(status), client_errors=client_errors)
+    assert shape(verdict) == (wanted if expected(status) == "short" else expected(status))
+    is_otherwise = expected(status) == "short" and client_errors is not ClientErrors.SHORT
+    assert ("client errors" in verdict.rule) == is_otherwise
+
+
+def test_the_rule_says_that_a_policy_decided() -> None:
+    verdict = classify(reply(404), client_errors=ClientErrors.DISCARD)
+    assert verdict.rule == "401/403/404/407/409/421/423/424, client errors discard"
+    assert classify(reply(499), client_errors=ClientErrors.FULL).rule == "other 4xx, client errors full"
+
+
+def test_an_override_and_the_receivers_word_stand_above_a_policy() -> None:
+    strict = ClientErrors.DISCARD
+    assert shape(classify(reply(404), {"http_404": "short"}, strict)) == "short"
+    assert shape(classify(reply(404), {"http_404": "delivered"}, strict)) == "delivered"
+    assert shape(classify(reply(404, webhook_delivery="disable"), {}, strict)) == "permanent+disable"
 
 
 def test_a_channel_of_ones_own_is_judged_by_what_it_raises() -> None:

@@ -15,6 +15,7 @@ from delivery.health import Streak
 from delivery.worker import DeliverWorker
 from signing import SigningSecret, WebhookVerifier
 from subscriptions.model import Endpoint, Exposure
+from subscriptions.policies import STANDARD
 from subscriptions.store import StoredKey
 
 
@@ -43,7 +44,9 @@ class Workshop:
             id=uuid4(), owner_id="acme", type="a.b", subject=None, occurred_at=now, data="{}", traceparent=None
         )
         keys = (self.key(endpoint.id),)
-        return Parcel(event=event, exposure=Exposure.WEBHOOK, endpoint=endpoint, keys=keys, loaded_at=now)
+        return Parcel(
+            event=event, exposure=Exposure.WEBHOOK, endpoint=endpoint, policy=STANDARD, keys=keys, loaded_at=now
+        )
 
     def key(self, endpoint_id: UUID) -> StoredKey:
         """A new key."""

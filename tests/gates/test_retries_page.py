@@ -7,7 +7,16 @@ from datetime import timedelta
 
 from delivery.channels import FaultCode
 from delivery.classifier import OVERRIDES, TABLE, Row
-from subscriptions.policies import POLICIES
+from subscriptions.policies import (
+    MAX_ATTEMPTS,
+    MAX_DELAY,
+    MAX_TIMEOUT,
+    MIN_DELAY,
+    MIN_TIMEOUT,
+    POLICIES,
+    STANDARD,
+    custom_policy,
+)
 
 from .pages import rows, section
 
@@ -55,3 +64,20 @@ def test_the_page_has_every_policy():
         ]
         for policy in POLICIES.values()
     ]
+
+
+def test_the_page_has_the_bounds_and_defaults_of_a_policy_of_ones_own():
+    told = {row[0]: row[2:] for row in rows(PAGE, "Policies of your own")}
+    plain = custom_policy("plain")
+    assert f"{MIN_DELAY.total_seconds() * 1000:g} ms to {written(MAX_DELAY)} each" in told["`--ladder`"][0]
+    assert told["`--attempts`"][0] == f"1 to {MAX_ATTEMPTS}"
+    assert told["`--attempts`"][1].endswith(f"; {plain.max_attempts} without a ladder")
+    assert told["`--timeout`"] == [
+        f"{MIN_TIMEOUT.total_seconds() * 1000:g} ms to {written(MAX_TIMEOUT)}",
+        written(plain.timeout),
+    ]
+    assert told["`--client-errors`"][1] == f"`{plain.client_errors}`"
+    snoozed = f"{written(STANDARD.snooze_first)}, doubled up to {written(STANDARD.snooze_last)}"
+    text = section(PAGE, "Policies of your own")
+    assert snoozed in text
+    assert f"`Retry-After` counts up to {written(STANDARD.retry_after_cap)}" in text

@@ -212,7 +212,7 @@ class Jobs(Owners):
     def expire(self, *, hold: bool) -> None:
         """Discard what is too old and does not run, of one kind."""
         parameters = {"after_id": 0, "limit": 100, "kinds": ["brief"], "until": ["infinity"], "lease_for": HOUR}
-        parameters["others_until"] = None
+        parameters |= {"others_until": None, "lanes": [], "lanes_until": []}
 
         def judge(rows: Rows) -> Outcome:
             old = [job for job in self.told.jobs.values() if job.kind == "brief" and job.is_free]

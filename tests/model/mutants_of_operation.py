@@ -117,4 +117,35 @@ OPERATION = (
         "        return endpoint, fresh, failed",
         [f"{CLI}test_nouns.py::test_what_waited_is_counted_before_it_goes"],
     ),
+    Mutant(
+        "a change of a policy is seen by the next attempt",
+        f"{SQL}update_policy.sql",
+        "UPDATE tidings.endpoint SET updated_at = %(updated_at)s WHERE policy = %(name)s",
+        "UPDATE tidings.endpoint SET updated_at = %(updated_at)s WHERE false AND policy = %(name)s",
+        [
+            f"{OF_POSTGRES}test_parcels.py::"
+            "test_a_policy_is_read_with_its_endpoint_and_each_change_of_it_is_seen_by_the_next_delivery",
+            "tests/journeys/test_policies.py::"
+            "test_a_policy_of_ones_own_is_gone_by_and_its_change_holds_from_the_next_attempt_on",
+        ],
+    ),
+    Mutant(
+        "no policy goes while somebody chooses it",
+        "subscriptions/policy_registry.py",
+        "    await store.hold_policies()\n",
+        "",
+        [
+            f"{OF_POSTGRES}test_store_policies.py::test_what_is_chosen_meanwhile_is_not_removed",
+            f"{OF_POSTGRES}test_store_policies.py::test_who_chooses_a_policy_while_it_changes_waits_and_counts",
+        ],
+    ),
+    Mutant(
+        "what is parked ends at the age that its policy allows",
+        f"{SQL}expire_jobs.sql",
+        "ON a.lane = job.lane >> 3",
+        "ON false",
+        [
+            f"{OF_POSTGRES}test_upkeep.py::test_a_delivery_that_is_older_than_its_policy_allows_expires_wherever_it_waits"
+        ],
+    ),
 )

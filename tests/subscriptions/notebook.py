@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from delivery.classifier import check_overrides
 from subscriptions.model import (
     Endpoint,
+    EndpointState,
     EndpointTarget,
     EventType,
     Exposure,
+    RetryPolicy,
     Subscription,
     TlsIdentity,
 )
+from subscriptions.policies import PolicyBounds
+from subscriptions.policy_registry import PolicyRegistry
 from subscriptions.registry import (
     EndpointRegistry,
     SubscriptionRegistry,
@@ -38,6 +43,8 @@ class Notebook:
         self.wants: dict[tuple[str | None, str], Subscription] = {}
         self.sealed: list[StoredKey] = []
         self.changes: list[Change] = []
+        self.made: dict[str, RetryPolicy] = {}
+        self.locks: list[str] = []  #: in the order they were taken
 
     async def declare_type(self, event_type: EventType) -> EventType | None:
         standing = self.declared.get(event_type.type)
@@ -51,6 +58,32 @@ class Notebook:
     async def types(self) -> Sequence[EventType]:
         return [self.declared[name] for name in sorted(self.declared)]
 
+    async def lock_policies(self) -> None:
+        self.locks.append("policies are changed")
+
+    async def hold_policies(self) -> None:
+        self.locks.append("policies are held")
+
+    async def policies(self) -> Sequence[RetryPolicy]:
+        return [self.made[name] for name in sorted(self.made)]
+
+    async def policy(self, name: str) -> RetryPolicy | None:
+        return self.made.get(name)
+
+    async def policy_uses(self) -> Mapping[str, int]:
+        return Counter(each.policy for each in self.rows.values() if each.state is not EndpointState.REMOVED)
+
+    async def add_policy(self, policy: RetryPolicy) -> None:
+        assert policy.name not in self.made
+        self.made[policy.name] = policy
+
+    async def update_policy(self, policy: RetryPolicy, now: datetime) -> None:
+        assert policy.name in self.made
+        self.made[policy.name] = policy
+
+    async def remove_policy(self, name: str) -> None:
+        del self.made[name]
+
     async def add_endpoint(self, endpoint: Endpoint) -> None:
         assert endpoint.id not in self.rows
         self.rows[endpoint.id] = endpoint
@@ -60,6 +93,7 @@ class Notebook:
         return found if found and found.owner_id == owner_id else None
 
     async def lock_endpoint(self, owner_id: str, endpoint_id: UUID) -> Endpoint | None:
+        self.locks.append("an endpoint")
         return await self.endpoint(owner_id, endpoint_id)
 
     async def endpoints(
@@ -137,6 +171,8 @@ class House:
             now=self.now,
         )
         self.subscriptions = SubscriptionRegistry(store, make_id=self.make_id, now=self.now)
+        bounds = PolicyBounds(max_age=timedelta(days=14), lease=timedelta(seconds=30))
+        self.policies = PolicyRegistry(store, bounds=bounds, now=self.now)
 
     def now(self) -> datetime:
         return self.time

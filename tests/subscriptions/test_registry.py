@@ -34,7 +34,7 @@ async def test_an_endpoint_is_added_enabled_with_a_key_that_is_kept_sealed_only(
     endpoint, secret = await house.endpoints.add_endpoint("acme", URL, by="ann")
     assert endpoint == house.notebook.rows[endpoint.id]
     assert (endpoint.owner_id, endpoint.url, endpoint.state) == ("acme", URL, EndpointState.ENABLED)
-    assert (endpoint.policy, endpoint.limit, endpoint.timeout) == ("standard", 10, timedelta(seconds=10))
+    assert (endpoint.policy, endpoint.limit, endpoint.timeout) == ("standard", 10, None)
     assert endpoint.created_at == endpoint.updated_at == house.time
     (key,) = await house.live(endpoint)
     assert key.sealed == house.seal(secret.reveal().encode(), "acme", endpoint.id, key.id)
@@ -147,7 +147,7 @@ async def test_a_change_touches_the_fields_it_names_and_no_other(house: House):
 
 
 async def test_a_change_is_kept_with_who_when_before_and_after(house: House):
-    endpoint = await house.add(limit=3)
+    endpoint = await house.add(limit=3, timeout=timedelta(seconds=10))
     house.time += timedelta(hours=1)
     changes = EndpointChanges(limit=4, timeout=timedelta(seconds=5))
     await house.endpoints.update_endpoint("acme", endpoint.id, changes, by="bob")
@@ -160,6 +160,15 @@ async def test_a_change_is_kept_with_who_when_before_and_after(house: House):
         before={"limit": 3, "timeout": "0:00:10"},
         after={"limit": 4, "timeout": "0:00:05"},
     )
+
+
+async def test_a_timeout_of_its_own_is_taken_back(house: House):
+    endpoint = await house.add(timeout=timedelta(seconds=3))
+    changes = EndpointChanges(no_timeout=True)
+    changed = await house.endpoints.update_endpoint("acme", endpoint.id, changes, by="bob")
+    assert changed.timeout is None
+    assert house.notebook.changes[-1].before == {"timeout": "0:00:03"}
+    assert await house.endpoints.update_endpoint("acme", endpoint.id, changes, by="bob") == changed
 
 
 async def test_a_change_of_a_header_is_kept_without_its_value(house: House):

@@ -11,12 +11,12 @@ from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.credentials import CredentialSeal, opened_credentials
 from delivery.adapters.postgres.database import Database
-from delivery.adapters.postgres.rows import endpoint_of
+from delivery.adapters.postgres.rows import chosen_policy_of, endpoint_of
 from delivery.adapters.postgres.statements import statement
 from delivery.deliveries import Parcel
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.events import Event
-from subscriptions.model import Endpoint, Exposure
+from subscriptions.model import Endpoint, Exposure, RetryPolicy
 from subscriptions.store import StoredKey
 
 #: Parcels that are loaded in one go at most.
@@ -29,10 +29,11 @@ _Asked = tuple[UUID, UUID, "asyncio.Future[Parcel | None]"]
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An endpoint with its keys, as some version of its rows has them."""
+    """An endpoint with its policy and keys, as some version of its rows has them."""
 
     version: str
     endpoint: Endpoint
+    policy: RetryPolicy
     keys: tuple[StoredKey, ...]
 
 
@@ -94,7 +95,8 @@ class PostgresDeliveries:
         if row["id"] is None and kept is not None:
             return kept
         try:
-            kept = _Kept(row["version"], endpoint_of(row, opened_credentials(row, self._open)), _keys_of(row))
+            endpoint = endpoint_of(row, opened_credentials(row, self._open))
+            kept = _Kept(row["version"], endpoint, chosen_policy_of(row), _keys_of(row))
         except TidingsError as error:
             return error
         except Exception as error:  # whatever is wrong with one endpoint is no other's trouble, and not its receiver's
@@ -125,6 +127,7 @@ def _answer(
             event=event[0],
             exposure=event[1],
             endpoint=found.endpoint,
+            policy=found.policy,
             keys=found.keys,
             loaded_at=row["loaded_at"],
             is_failing=row["is_failing"],

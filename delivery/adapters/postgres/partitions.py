@@ -70,6 +70,7 @@ class Turn(IntEnum):
     CLEAN = 3
     EXPIRE = 4
     SET_UP = 5
+    POLICIES = 6
 
 
 class Busy(Exception):

@@ -11,6 +11,7 @@ from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.credentials import Credentials
 from subscriptions.model import (
+    ClientErrors,
     Endpoint,
     EndpointState,
     EndpointTarget,
@@ -18,9 +19,11 @@ from subscriptions.model import (
     Exposure,
     HandlerTarget,
     PayloadFormat,
+    RetryPolicy,
     Subscription,
     Target,
 )
+from subscriptions.policies import POLICIES, STANDARD, custom_policy
 from subscriptions.store import Change, StoredKey
 
 Columns = dict[str, Any]
@@ -38,6 +41,37 @@ def type_of(row: DictRow) -> EventType:
     return EventType(type=row["type"], exposure=Exposure(row["exposure"]), description=row["description"])
 
 
+def policy_columns(policy: RetryPolicy) -> Columns:
+    """Write what operators said of a policy."""
+    return {
+        "name": policy.name,
+        "ladder_ms": [step // _MS for step in policy.ladder],
+        "max_attempts": policy.max_attempts,
+        "policy_timeout_ms": policy.timeout // _MS,
+        "max_age_ms": None if policy.max_age is None else policy.max_age // _MS,
+        "client_errors": policy.client_errors.value,
+    }
+
+
+def policy_of(row: DictRow) -> RetryPolicy:
+    """Read a policy that operators made; its name is in the column `policy`."""
+    return custom_policy(
+        row["policy"],
+        ladder=[step * _MS for step in row["ladder_ms"]],
+        max_attempts=row["max_attempts"],
+        timeout=row["policy_timeout_ms"] * _MS,
+        max_age=None if row["max_age_ms"] is None else row["max_age_ms"] * _MS,
+        client_errors=ClientErrors(row["client_errors"]),
+    )
+
+
+def chosen_policy_of(row: DictRow) -> RetryPolicy:
+    """Read the policy that comes with an endpoint; `standard` where there is none of that name any more."""
+    if row["policy"] in POLICIES or row["ladder_ms"] is None:
+        return POLICIES.get(row["policy"], STANDARD)
+    return policy_of(row)
+
+
 def endpoint_columns(endpoint: Endpoint, sealed: bytes | None) -> Columns:
     """Write an endpoint; its timeout loses what is less than a millisecond."""
     return {
@@ -49,7 +83,8 @@ def endpoint_columns(endpoint: Endpoint, sealed: bytes | None) -> Columns:
         "credentials": sealed,
         "format": endpoint.format.value,
         "job_limit": endpoint.limit,
-        "timeout_ms": endpoint.timeout // _MS,
+        "timeout_ms": (endpoint.timeout or STANDARD.timeout) // _MS,
+        "has_own_timeout": endpoint.timeout is not None,
         "overrides": _json(endpoint.overrides),
         "state": endpoint.state.value,
         "state_reason": endpoint.state_reason,
@@ -72,7 +107,7 @@ def endpoint_of(row: DictRow, credentials: Credentials) -> Endpoint:
         tls=tls,
         format=PayloadFormat(row["format"]),
         limit=row["job_limit"],
-        timeout=row["timeout_ms"] * _MS,
+        timeout=_own_timeout(row),
         overrides=row["overrides"],
         state=EndpointState(row["state"]),
         state_reason=row["state_reason"],
@@ -80,6 +115,12 @@ def endpoint_of(row: DictRow, credentials: Credentials) -> Endpoint:
         created_at=row["created_at"].astimezone(UTC),
         updated_at=row["updated_at"].astimezone(UTC),
     )
+
+
+def _own_timeout(row: DictRow) -> timedelta | None:
+    timeout = row["timeout_ms"] * _MS
+    is_own = row["has_own_timeout"]
+    return timeout if is_own or (is_own is None and timeout != STANDARD.timeout) else None
 
 
 def subscription_columns(subscription: Subscription) -> Columns:

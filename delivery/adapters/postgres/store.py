@@ -1,9 +1,9 @@
-"""Keep endpoints, subscriptions, types, sealed keys and the record of changes, in the caller's transaction."""
+"""Keep endpoints, subscriptions, types, policies, sealed keys and the record of changes, in a caller's transaction."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,6 +29,8 @@ from delivery.adapters.postgres.rows import (
     endpoint_of,
     key_columns,
     key_of,
+    policy_columns,
+    policy_of,
     subscription_columns,
     subscription_of,
     type_columns,
@@ -39,7 +41,7 @@ from delivery.compiler import endpoint_lane
 from delivery.errors import ConfigurationError, NotFound
 from delivery.health import BY, DISABLED, ENABLED, HealthRules
 from delivery.sealing import SealError
-from subscriptions.model import Endpoint, EndpointState, EventType, Subscription, UnopenedHeaders
+from subscriptions.model import Endpoint, EndpointState, EventType, RetryPolicy, Subscription, UnopenedHeaders
 from subscriptions.store import Change, StoredKey
 
 log = logging.getLogger("tidings.store")
@@ -75,6 +77,41 @@ class PostgresStore:
     async def types(self) -> Sequence[EventType]:
         """List all declared types."""
         return [type_of(row) for row in await self._rows("list_types", {})]
+
+    # Policies ---------------------------------------------------------------------------------------------------
+
+    async def lock_policies(self) -> None:
+        """Take the lock of those who change policies, until the transaction ends."""
+        await self._run("lock_policies", {"turn": Turn.POLICIES})
+
+    async def hold_policies(self) -> None:
+        """Keep policies from being changed, until the transaction ends."""
+        await self._run("hold_policies", {"turn": Turn.POLICIES})
+
+    async def policies(self) -> Sequence[RetryPolicy]:
+        """List the policies that operators made."""
+        return [policy_of(row) for row in await self._rows("list_policies", {"name": None})]
+
+    async def policy(self, name: str) -> RetryPolicy | None:
+        """Return one that operators made."""
+        rows = await self._rows("list_policies", {"name": name})
+        return policy_of(rows[0]) if rows else None
+
+    async def policy_uses(self) -> Mapping[str, int]:
+        """Count endpoints by their policy."""
+        return {row["policy"]: row["number"] for row in await self._rows("count_policies", {})}
+
+    async def add_policy(self, policy: RetryPolicy) -> None:
+        """Add a policy."""
+        await self._run("add_policy", policy_columns(policy))
+
+    async def update_policy(self, policy: RetryPolicy, now: datetime) -> None:
+        """Write a policy, and its endpoints anew."""
+        await self._run("update_policy", policy_columns(policy) | {"updated_at": now})
+
+    async def remove_policy(self, name: str) -> None:
+        """Remove a policy."""
+        await self._run("remove_policy", {"name": name})
 
     # Endpoints --------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,7 @@ async def run(
         spent=row["spent"],
         max_attempts=row["max_attempts"],
         created_at=row["created_at"],
+        age=timedelta(seconds=row["age_s"]),
         memo=row["memo"] or {},
         holds_lease=flight.holds_lease,
     )

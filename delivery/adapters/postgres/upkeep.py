@@ -194,10 +194,13 @@ async def expire(
 ) -> Counter[str]:
     """Discard jobs of the kinds in `limits` that are older than it says and do not run; returns how many.
 
-    A claim discards them, too; but jobs of a lane that is paused or off are never claimed, nor those of kinds that
-    no process runs any more: `others` is the limit of those that are not in `limits`. None = no limit.
+    So are deliveries that are older than their policy says. A claim discards them, too; but jobs of a lane that is
+    paused or off are never claimed, nor those of kinds that no process runs any more: `others` is the limit of those
+    that are not in `limits`. None = no limit.
     """
-    ages = [age for age in (*limits.values(), others) if age is not None]
+    rows = await database.fetch(statement("list_ages"), {})
+    of_lanes = {row["lane"]: timedelta(milliseconds=row["max_age_ms"]) for row in rows}
+    ages = [age for age in (*limits.values(), others, *of_lanes.values()) if age is not None]
     if not ages:
         return Counter()
     now = now or await database_now(database)
@@ -209,6 +212,8 @@ async def expire(
             "kinds": list(limits),
             "until": [None if limit is None else now - limit for limit in limits.values()],
             "others_until": None if others is None else now - others,
+            "lanes": list(of_lanes),
+            "lanes_until": [now - age for age in of_lanes.values()],
             "lease_for": lease,
             "after_id": 0,
         },

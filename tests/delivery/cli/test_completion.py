@@ -54,6 +54,7 @@ def completed(cli: Cli, line: str) -> list[str]:
         ("tidings deliveries replay --state c", ["completed", "cancelled"]),
         ("tidings endpoints add x --format c", ["cloudevents"]),
         ("tidings endpoints add x --policy p", ["patient"]),
+        ("tidings policies add x --client-errors d", ["discard"]),
         ("tidings verify --from s", ["standard", "svix", "stripe", "slack", "shopify"]),
         ("tidings completion ", ["bash", "zsh", "fish"]),
     ],
@@ -69,6 +70,7 @@ def test_ids_and_types_are_completed_from_the_database(declared: Cli):
     declared("endpoints", "remove", gone, "--yes")
     event = declared.json("events", "record", "invoice.paid", "--data", "1")["id"]
     declared("endpoints", "add", URL, "--owner", "acme")
+    declared("policies", "add", "patience")
     for line, words in (
         ("tidings endpoints show ", [endpoint]),
         (f"tidings endpoints show {endpoint[:9]}", [endpoint]),
@@ -82,6 +84,10 @@ def test_ids_and_types_are_completed_from_the_database(declared: Cli):
         ("tidings events record invoice.s", ["invoice.seen"]),
         ("tidings deliveries watch --type invoice.", ["invoice.paid", "invoice.seen"]),
         ("tidings subscriptions add all invoice.p", ["invoice.paid"]),
+        ("tidings endpoints add x --policy p", ["patient", "patience"]),
+        ("tidings policies show p", ["patient", "patience"]),
+        ("tidings policies update p", ["patience"]),
+        ("tidings policies remove ", ["patience"]),
     ):
         found = eventually(lambda line=line: completed(declared, line), lambda found, words=words: found == words)
         assert found == words, line

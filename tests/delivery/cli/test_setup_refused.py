@@ -35,7 +35,7 @@ AT = "line 5: owners.default.endpoints[0]"
         (ENTRY + "      limit: 0", f"{AT}: a limit of 0 is not allowed: give 1 to 1000"),
         (ENTRY + "      timeout: 10", "line 6: owners.default.endpoints[0].timeout: write it as 10s, 500ms or 1m"),
         (ENTRY + "      timeout: soon", "timeout: 'soon' is no duration"),
-        (ENTRY + "      timeout: 1h", f"{AT}: a timeout of 3600s is not allowed"),
+        (ENTRY + "      timeout: 1h", f"{AT}: a timeout of 1h is not allowed"),
         (ENTRY + "      policy: swift", f"{AT}: no policy 'swift': use one of standard"),
         (ENTRY + "      overrides: {http_409: maybe}", f"{AT}: "),
         (ENTRY + "      id: mine", "line 6: owners.default.endpoints[0].id: it is no id"),

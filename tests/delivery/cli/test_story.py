@@ -12,7 +12,8 @@ import pytest
 from delivery.attempts import Attempt, Report
 from delivery.cli.story import budget, next_step
 from delivery.jobs import JobRow, JobState
-from subscriptions.model import Endpoint, EndpointState
+from subscriptions.model import ClientErrors, Endpoint, EndpointState, RetryPolicy
+from subscriptions.policies import STANDARD
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 ENDPOINT_ID = UUID("01890000-0000-7000-8000-000000000001")
@@ -35,6 +36,7 @@ def job(state: JobState, **given: Any) -> JobRow:
         "max_attempts": 34,
         "priority": 0,
         "run_at": NOW,
+        "queued_at": NOW - timedelta(days=1),
         "created_at": NOW - timedelta(days=1),
         "finished_at": NOW - timedelta(hours=1) if state.is_final else None,
         "reason": None,
@@ -43,8 +45,8 @@ def job(state: JobState, **given: Any) -> JobRow:
     return JobRow(**fields | given)
 
 
-def told(row: JobRow, endpoint: Endpoint | None = ENDPOINT) -> str:
-    return next_step(row, endpoint, now=NOW, max_age=MAX_AGE)
+def told(row: JobRow, endpoint: Endpoint | None = ENDPOINT, policy: RetryPolicy = STANDARD) -> str:
+    return next_step(row, endpoint, policy if endpoint else None, now=NOW, max_age=MAX_AGE)
 
 
 def test_one_that_is_due_waits_for_a_worker():
@@ -90,7 +92,7 @@ def test_one_that_runs_tells_which_attempt():
 
 
 def test_one_that_is_too_old_tells_that_it_is_given_up():
-    assert "discarded as expired" in told(job(JobState.RETRYABLE, created_at=NOW - timedelta(days=15)))
+    assert "discarded as expired" in told(job(JobState.RETRYABLE, queued_at=NOW - timedelta(days=15)))
 
 
 def test_one_that_was_delivered_has_nothing_left():
@@ -125,8 +127,21 @@ def test_an_endpoint_that_is_disabled_is_enabled_first():
 
 
 def test_the_budget_is_that_of_the_endpoints_policy():
-    assert budget(job(JobState.RETRYABLE), ENDPOINT) == "2 made, 1 of 18 spent (policy standard)"
-    assert budget(job(JobState.RETRYABLE), None) == "2 made"
+    assert budget(job(JobState.RETRYABLE), ENDPOINT, STANDARD) == "2 made, 1 of 18 spent (policy standard)"
+    assert budget(job(JobState.RETRYABLE), None, None) == "2 made"
+    assert budget(job(JobState.RETRYABLE), REMOVED, None) == "2 made"
+
+
+def test_the_age_of_one_that_was_put_back_counts_from_then():
+    line = told(job(JobState.PENDING, created_at=NOW - timedelta(days=90)))
+    assert line.endswith("given up at 2026-02-13 12:00:00Z at the latest")
+
+
+def test_the_age_at_which_it_is_given_up_is_the_lesser_of_the_policys_and_the_platforms():
+    waits = job(JobState.RETRYABLE, run_at=NOW + timedelta(minutes=5))
+    hasty, patient = (replace(STANDARD, max_age=timedelta(days=days)) for days in (2, 30))
+    assert told(waits, policy=hasty).endswith("given up at 2026-02-01 12:00:00Z at the latest")
+    assert told(waits, policy=patient).endswith("given up at 2026-02-13 12:00:00Z at the latest")
 
 
 def tried(*statuses: int | None) -> list[Attempt]:
@@ -151,8 +166,8 @@ def tried(*statuses: int | None) -> list[Attempt]:
 def test_answers_that_a_deploy_may_explain_have_a_budget_of_their_own(statuses: tuple[int | None, ...], row: int):
     waits = job(JobState.RETRYABLE, attempt=len(statuses), spent=len(statuses))
     line, then = (
-        budget(waits, ENDPOINT, tried(*statuses)),
-        next_step(waits, ENDPOINT, tried(*statuses), now=NOW, max_age=MAX_AGE),
+        budget(waits, ENDPOINT, STANDARD, tried(*statuses)),
+        next_step(waits, ENDPOINT, STANDARD, tried(*statuses), now=NOW, max_age=MAX_AGE),
     )
     assert (f"in a row: {row} of 6" in line) == bool(row)
     assert ("given up after" in then) == bool(row)
@@ -161,5 +176,12 @@ def test_answers_that_a_deploy_may_explain_have_a_budget_of_their_own(statuses: 
 
 
 def test_one_that_was_retried_by_hand_starts_anew():
-    assert "in a row" not in budget(job(JobState.PENDING, spent=0), ENDPOINT, tried(404, 404))
-    assert budget(job(JobState.PENDING, spent=1), ENDPOINT, tried(404, 404)).endswith("http_404 in a row: 1 of 6")
+    assert "in a row" not in budget(job(JobState.PENDING, spent=0), ENDPOINT, STANDARD, tried(404, 404))
+    line = budget(job(JobState.PENDING, spent=1), ENDPOINT, STANDARD, tried(404, 404))
+    assert line.endswith("http_404 in a row: 1 of 6")
+
+
+def test_where_a_policy_has_no_use_for_the_short_ladder_none_is_told_of():
+    full = replace(STANDARD, client_errors=ClientErrors.FULL)
+    waits = job(JobState.RETRYABLE, attempt=2, spent=2)
+    assert budget(waits, ENDPOINT, full, tried(404, 404)) == "2 made, 2 of 18 spent (policy standard)"

@@ -1,5 +1,5 @@
--- Discard jobs that are older than their kind may get and do not run, parked and paused ones too, as `expired`.
--- So are those of kinds that are not named: it may be that no process runs them any more. NULL = no limit.
+-- Discard jobs that are older than their kind, or their lane, may get and do not run, parked and paused ones too, as
+-- `expired`. So are those of kinds that are not named: it may be that no process runs them any more. NULL = no limit.
 -- A walk by id, oldest first; returns where it is, the oldest it saw and whom it discarded. Index: job_pkey.
 -- A job whose lease ran out does not run: its last try is kept as `lost`, as a claim would.
 WITH walked AS MATERIALIZED (
@@ -7,7 +7,8 @@ WITH walked AS MATERIALIZED (
 ), picked AS MATERIALIZED (
   SELECT job.id FROM tidings.job
   LEFT JOIN unnest(%(kinds)s::text[], %(until)s::timestamptz[]) AS k (kind, until) ON k.kind = job.kind
-  WHERE job.queued_at < CASE WHEN k.kind IS NULL THEN %(others_until)s::timestamptz ELSE k.until END
+  LEFT JOIN unnest(%(lanes)s::bigint[], %(lanes_until)s::timestamptz[]) AS a (lane, until) ON a.lane = job.lane >> 3
+  WHERE job.queued_at < greatest(CASE WHEN k.kind IS NULL THEN %(others_until)s::timestamptz ELSE k.until END, a.until)
     AND job.id = ANY (ARRAY (SELECT id FROM walked)) AND (job.lease_until IS NULL OR job.lease_until <= now())
   ORDER BY job.id FOR UPDATE OF job SKIP LOCKED
 ), gone AS (

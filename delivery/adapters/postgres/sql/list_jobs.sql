@@ -1,7 +1,7 @@
 -- Jobs, newest first, live and finished. Indexes: job_pkey, job_done_id; by lane job_due, job_done_lane.
 WITH live AS (
   SELECT j.id, l.owner_id, j.kind, l.key AS lane, j.args, j.state, j.attempt, j.spent, j.max_attempts, j.priority,
-         j.run_at, j.created_at, NULL::timestamptz AS finished_at, j.cancelled_by AS reason, j.code,
+         j.run_at, j.queued_at, j.created_at, NULL::timestamptz AS finished_at, j.cancelled_by AS reason, j.code,
          j.state <> 'running' AND NOT l.is_on AS parked,
          CASE WHEN j.state <> 'running' AND l.paused_until > now() AND j.lane & 7 <> 0 THEN l.paused_until END AS held_until
   FROM tidings.job AS j JOIN tidings.lane AS l ON l.id = j.lane >> 3
@@ -18,7 +18,7 @@ WITH live AS (
   ORDER BY j.id DESC LIMIT %(limit)s
 ), done AS (
   SELECT j.id, l.owner_id, j.kind, l.key AS lane, j.args, j.state, j.attempt, j.spent, j.max_attempts, j.priority,
-         j.run_at, j.created_at, j.finished_at, j.reason, j.code, false AS parked, NULL::timestamptz AS held_until
+         j.run_at, j.queued_at, j.created_at, j.finished_at, j.reason, j.code, false AS parked, NULL::timestamptz AS held_until
   FROM tidings.job_done AS j JOIN tidings.lane AS l ON l.id = j.lane >> 3
   WHERE (%(id)s::bigint IS NULL OR j.id = %(id)s)
     AND (%(before)s::bigint IS NULL OR j.id < %(before)s)

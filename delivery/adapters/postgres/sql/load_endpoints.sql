@@ -1,12 +1,16 @@
--- Endpoints with their live keys; of those whose version is known already, only that it still stands (`id` is NULL).
+-- Endpoints with their live keys and with their policy, where operators made it; of those whose version is known already,
+-- only that it still stands (`id` is NULL).
 -- A version names the rows that an endpoint is made of, each as the transaction left it that wrote it last; with what
--- tells apart two copies of a database that went different ways.
+-- tells apart two copies of a database that went different ways. A policy that changes writes its endpoints anew.
 -- (SELECT ...) hides from the planner how many they are, which for a few it would otherwise plan anew each time.
--- Indexes: endpoint_pkey, endpoint_key_endpoint, endpoint_health_pkey.
+-- `p.policy IS NOT NULL` lets nobody look among policies for none. Indexes: endpoint_pkey, endpoint_key_endpoint,
+-- endpoint_health_pkey, policy_pkey.
 SELECT r.id AS asked, now() AS loaded_at, v.version,
        EXISTS (SELECT FROM tidings.endpoint_health WHERE endpoint_health.endpoint_id = r.id) AS is_failing,
-       p.id, p.owner_id, p.url, p.description, p.policy, p.credentials, p.format, p.job_limit, p.timeout_ms, p.overrides,
-       p.state, p.state_reason, p.state_by, p.created_at, p.updated_at, k.key_ids, k.schemes, k.sealed, k.made
+       p.id, p.owner_id, p.url, p.description, p.policy, p.credentials, p.format, p.job_limit, p.timeout_ms,
+       p.has_own_timeout, p.overrides, p.state, p.state_reason, p.state_by, p.created_at, p.updated_at,
+       q.ladder_ms, q.max_attempts, q.timeout_ms AS policy_timeout_ms, q.max_age_ms, q.client_errors,
+       k.key_ids, k.schemes, k.sealed, k.made
 FROM unnest((SELECT %(ids)s::uuid[]), (SELECT %(versions)s::text[])) AS r (id, known)
 CROSS JOIN LATERAL (
   SELECT concat_ws(' ', endpoint.xmin, endpoint.ctid, endpoint.updated_at, (
@@ -16,10 +20,14 @@ CROSS JOIN LATERAL (
   FROM tidings.endpoint WHERE endpoint.id = r.id LIMIT 1
 ) AS v
 LEFT JOIN LATERAL (
-  SELECT id, owner_id, url, description, policy, credentials, format, job_limit, timeout_ms, overrides, state, state_reason,
-         state_by, created_at, updated_at
+  SELECT id, owner_id, url, description, policy, credentials, format, job_limit, timeout_ms, has_own_timeout, overrides,
+         state, state_reason, state_by, created_at, updated_at
   FROM tidings.endpoint WHERE endpoint.id = r.id LIMIT 1
 ) AS p ON v.version IS DISTINCT FROM r.known
+LEFT JOIN LATERAL (
+  SELECT ladder_ms, max_attempts, timeout_ms, max_age_ms, client_errors
+  FROM tidings.policy WHERE p.policy IS NOT NULL AND policy.name = p.policy LIMIT 1
+) AS q ON p.id IS NOT NULL
 LEFT JOIN LATERAL (
   SELECT array_agg(key.id ORDER BY key.created_at DESC, key.id DESC) AS key_ids,
          array_agg(key.scheme ORDER BY key.created_at DESC, key.id DESC) AS schemes,

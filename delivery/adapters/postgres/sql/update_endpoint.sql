@@ -5,7 +5,7 @@ WITH old AS (
 )
 UPDATE tidings.endpoint AS e
 SET url = %(url)s, description = %(description)s, policy = %(policy)s, credentials = %(credentials)s, format = %(format)s,
-    job_limit = %(job_limit)s, timeout_ms = %(timeout_ms)s, overrides = %(overrides)s, state = %(state)s,
-    state_reason = %(state_reason)s, state_by = %(state_by)s, updated_at = %(updated_at)s
+    job_limit = %(job_limit)s, timeout_ms = %(timeout_ms)s, has_own_timeout = %(has_own_timeout)s, overrides = %(overrides)s,
+    state = %(state)s, state_reason = %(state_reason)s, state_by = %(state_by)s, updated_at = %(updated_at)s
 FROM old WHERE e.id = old.id
 RETURNING old.job_limit <> e.job_limit AS limit_changed, old.state <> e.state AS state_changed

@@ -90,6 +90,17 @@ class Ledger:
             )
         return int(job_id)
 
+    def endpoint(self, policy: str) -> UUID:
+        """Add an endpoint that goes by a policy; returns its id."""
+        endpoint_id = uuid4()
+        self.execute(
+            "INSERT INTO tidings.endpoint (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)"
+            " VALUES (%(id)s, 'o', 'https://example.com/', %(policy)s, 1, 1, now(), now())",
+            id=endpoint_id,
+            policy=policy,
+        )
+        return endpoint_id
+
     def done(
         self, finished_at: datetime, *, state: str = "completed", tried_at: datetime | None = None, **job: Any
     ) -> int:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from delivery.adapters.postgres.store import PostgresStore
 from delivery.classifier import check_overrides
 from delivery.compiler import endpoint_lane
 from delivery.sealing import KeyEncryptionKey, KeyRing
-from subscriptions import Endpoint, EndpointRegistry, Store, SubscriptionRegistry
+from subscriptions import Endpoint, EndpointRegistry, PolicyBounds, PolicyRegistry, Store, SubscriptionRegistry
 
 URL = "https://example.com/hook"
 STRANGE = "50% of %(name)s 'it''s' \"é\" \\ $1 {x} ; -- 日本 🎉"
@@ -37,6 +37,8 @@ class Desk:
             now=lambda: office.time,
         )
         self.subscriptions = SubscriptionRegistry(store, make_id=office.make_id, now=lambda: office.time)
+        bounds = PolicyBounds(max_age=timedelta(days=14), lease=timedelta(seconds=30))
+        self.policies = PolicyRegistry(store, bounds=bounds, now=lambda: office.time)
 
     async def add(self, owner_id: str = "acme", **options: Any) -> Endpoint:
         endpoint, _ = await self.endpoints.add_endpoint(owner_id, URL, by="ann", **options)

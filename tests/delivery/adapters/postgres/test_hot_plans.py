@@ -5,6 +5,7 @@ So is every partition in the first minute of its day, and planners guess then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -83,6 +84,34 @@ def test_what_loads_one_parcel_is_not_planned_anew_each_time(
         "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE statement ~ '^-- E'"
     )
     assert plans.fetchall() == [(5, 5)]  # the server tries five first
+
+
+def test_what_is_known_of_an_endpoint_costs_no_look_at_its_policy(
+    connection: psycopg.Connection[Any], parcels: dict[str, dict[str, Any]]
+):
+    connection.execute("INSERT INTO tidings.policy VALUES ('mine', '{1000}', 2, 1000, NULL, 'short')")
+    connection.execute("UPDATE tidings.endpoint SET policy = 'mine'")
+    connection.execute("ANALYZE")
+    new = parcels["load_endpoints"]
+    known = dict(connection.execute(b"SELECT asked, version FROM (" + statement("load_endpoints") + b") AS l", new))
+    seen = new | {"versions": [known[endpoint_id] for endpoint_id in new["ids"]]}
+    assert pages_of_policies(connection, new) > 0
+    assert pages_of_policies(connection, seen) == 0
+
+
+def pages_of_policies(connection: psycopg.Connection[Any], parameters: dict[str, Any]) -> int:
+    """Load endpoints and return how many pages of policies and their index it looked at."""
+    explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement("load_endpoints")
+    [[[explained]]] = connection.execute(explain, parameters)
+
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for each in plan.get("Plans", ()):
+            yield from nodes(each)
+
+    found = [each for each in nodes(explained["Plan"]) if each.get("Relation Name") == "policy"]
+    assert found
+    return sum(each["Shared Hit Blocks"] + each["Shared Read Blocks"] for each in found)
 
 
 # Settling --------------------------------------------------------------------------------------------------------

@@ -17,9 +17,11 @@ from delivery.adapters.postgres.parcels import PostgresDeliveries
 from delivery.deliveries import Parcel
 from delivery.errors import ConfigurationError
 from delivery.sealing import KeyEncryptionKey
-from subscriptions.model import EndpointChanges, EndpointState, Exposure
+from subscriptions.model import ClientErrors, EndpointChanges, EndpointState, Exposure, PolicyChanges
+from subscriptions.policies import POLICIES, STANDARD
 
 OWNER, TYPE = "acme", "order.paid"
+S = timedelta(seconds=1)
 
 
 class Bench:
@@ -70,6 +72,36 @@ async def test_each_change_is_seen_by_the_next_delivery(bench: Bench, connection
     assert (await bench.load()).keys == rotated.keys[:1]
     await bench.app.endpoints.disable(OWNER, bench.endpoint_id, by="test", reason="a trial")
     assert (await bench.load()).endpoint.state is EndpointState.DISABLED
+
+
+async def test_a_policy_is_read_with_its_endpoint_and_each_change_of_it_is_seen_by_the_next_delivery(
+    bench: Bench,
+) -> None:
+    assert (await bench.load()).policy is STANDARD
+    mine = (await bench.app.policies.add("mine", by="test", ladder=[S, 2 * S])).policy
+    await bench.app.endpoints.update(OWNER, bench.endpoint_id, EndpointChanges(policy="mine"), by="test")
+    chosen = await bench.load()
+    assert chosen.policy == mine
+    assert (await bench.load()).policy is chosen.policy
+    changes = PolicyChanges(timeout=3 * S, max_age=timedelta(hours=1), client_errors=ClientErrors.DISCARD)
+    changed = (await bench.app.policies.update("mine", changes, by="test")).policy
+    assert (await bench.load()).policy == changed != mine
+    await bench.app.endpoints.update(OWNER, bench.endpoint_id, EndpointChanges(policy="demo"), by="test")
+    assert (await bench.load()).policy is POLICIES["demo"]
+
+
+async def test_a_change_of_a_policy_lets_no_other_endpoint_be_read_again(bench: Bench) -> None:
+    before = await bench.load()
+    await bench.app.policies.add("mine", by="test")
+    await bench.app.policies.update("mine", PolicyChanges(timeout=3 * S), by="test")
+    assert (await bench.load()).endpoint is before.endpoint
+
+
+async def test_an_endpoint_whose_policy_is_gone_goes_by_standard(
+    bench: Bench, connection: psycopg.Connection[Any]
+) -> None:
+    connection.execute("UPDATE tidings.endpoint SET policy = 'of another release'")
+    assert (await bench.load()).policy is STANDARD
 
 
 async def test_a_key_whose_time_runs_out_is_no_longer_used_though_no_row_changes(

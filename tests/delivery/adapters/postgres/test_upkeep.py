@@ -245,6 +245,35 @@ async def test_a_delivery_that_waited_too_long_expires_wherever_it_waits(databas
     assert ledger.has("job_identity", old)
 
 
+@pytest.mark.parametrize("how", ["is_on = false", "paused_until = 'infinity'", "is_on = true"])
+async def test_a_delivery_that_is_older_than_its_policy_allows_expires_wherever_it_waits(
+    database: Database, ledger: Ledger, how: str
+):
+    hasty, plain, gone = (ledger.endpoint(policy) for policy in ("hasty", "plain", "hasty"))
+    ledger.execute(
+        "INSERT INTO tidings.policy (name, ladder_ms, max_attempts, timeout_ms, max_age_ms, client_errors)"
+        " VALUES ('hasty', '{}', 1, 1000, 3600000, 'short'), ('plain', '{}', 1, 1000, NULL, 'short')"
+    )
+    ledger.execute("UPDATE tidings.endpoint SET state = 'removed' WHERE id = %(id)s", id=gone)
+    old = ledger.job(NOON - 2 * HOUR, lane=f"endpoint:{hasty}")
+    young = ledger.job(NOON - HOUR / 2, lane=f"endpoint:{hasty}")
+    others = [ledger.job(NOON - 2 * HOUR, lane=lane) for lane in (f"endpoint:{plain}", f"endpoint:{gone}", "default")]
+    ledger.execute(f"UPDATE tidings.lane SET {how}")
+    assert await expire(database, FORTNIGHT, now=NOON) == {"jobs expired": 1}
+    assert ledger.execute("SELECT id, state, reason FROM tidings.job_done") == [(old, "discarded", "expired")]
+    assert all(ledger.has("job", job) for job in (young, *others))
+
+
+async def test_a_policy_lets_no_delivery_get_older_than_the_platform_does(database: Database, ledger: Ledger):
+    endpoint = ledger.endpoint("patient")
+    ledger.execute(
+        "INSERT INTO tidings.policy (name, ladder_ms, max_attempts, timeout_ms, max_age_ms, client_errors)"
+        " VALUES ('patient', '{}', 1, 1000, 2592000000, 'short')"
+    )
+    ledger.job(NOON - 15 * DAY, lane=f"endpoint:{endpoint}")
+    assert await expire(database, FORTNIGHT, now=NOON) == {"jobs expired": 1}
+
+
 async def test_a_delivery_that_was_put_back_has_its_age_from_then(database: Database, ledger: Ledger):
     job = ledger.job(NOON - 15 * DAY)
     ledger.execute("UPDATE tidings.job SET queued_at = %(at)s", at=NOON - DAY)

@@ -28,6 +28,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "kinds": ["x"],
         "until": [NOON],
         "others_until": NOON,
+        "lanes": [1],
+        "lanes_until": [NOON],
         "lease_for": timedelta(0),
         "after_id": 0,
     },
