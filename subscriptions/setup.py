@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from subscriptions.model import EndpointChanges, Exposure
+from subscriptions.model import EndpointChanges, Exposure, PolicyChanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,16 @@ class WantedType:
     type: str
     exposure: Exposure | None = None
     description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedPolicy:
+    """A retry policy that operators make."""
+
+    place: str = ""
+    name: str
+    #: None leaves a field as it stands, or as it is by default.
+    fields: PolicyChanges = field(default_factory=PolicyChanges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,4 +72,5 @@ class Setup:
     """The whole document. What it does not name is not there to be removed."""
 
     event_types: tuple[WantedType, ...] = ()
+    policies: tuple[WantedPolicy, ...] = ()
     owners: tuple[WantedOwner, ...] = ()

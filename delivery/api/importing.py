@@ -20,19 +20,22 @@ from subscriptions.model import (
     EndpointTarget,
     EventType,
     Exposure,
+    RetryPolicy,
     Subscription,
     UnopenedHeaders,
     described_tls,
 )
+from subscriptions.policies import POLICIES, custom_policy
+from subscriptions.policy_registry import PolicyRegistry
 from subscriptions.registry import EndpointRegistry, SubscriptionRegistry
-from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedSubscription, WantedType
+from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 from subscriptions.store import Store
 from subscriptions.urls import canonical_url
 
 #: Endpoints a query.
 PAGE = 500
 Headers = tuple[tuple[str, str], ...]
-Thing = EventType | Endpoint | Subscription
+Thing = EventType | RetryPolicy | Endpoint | Subscription
 #: What goes, to be agreed to: an endpoint or a subscription, or a header of an endpoint, its name in lower case.
 Goer = UUID | tuple[UUID, str]
 
@@ -61,6 +64,7 @@ class Importing:
         store: Store,
         endpoints: EndpointRegistry,
         subscriptions: SubscriptionRegistry,
+        policies: PolicyRegistry,
         *,
         by: str,
         prune: bool,
@@ -68,6 +72,7 @@ class Importing:
     ) -> None:
         """Remove what is not named if `prune`; of that, with `agreed`, nothing but what is in it."""
         self._store, self._endpoints, self._subscriptions = store, endpoints, subscriptions
+        self._policies = policies
         self._by, self._prune, self._agreed = by, prune, agreed
         self.changes: list[SetupChange] = []
         self.keys: list[tuple[Endpoint, SenderKey]] = []  #: of endpoints that are new
@@ -81,10 +86,14 @@ class Importing:
             Conflict: something would go that was not agreed to.
         """
         await self._store.lock_setup()
+        await self._store.lock_policies()  # before any endpoint
         standing = {each.type: each for each in await self._store.types()}
         for wanted in setup.event_types:
             with at(wanted.place):
                 await self._declare(wanted, standing)
+        for policy in setup.policies:
+            with at(policy.place):
+                await self._place_policy(policy)
         for owner in setup.owners:
             await self._import_owner(owner)
 
@@ -99,6 +108,17 @@ class Importing:
         if before != after:
             await self._subscriptions.declare_type(after, by=self._by, change=True)
             standing[wanted.type] = after
+            self.changes.append(SetupChange(before=before, after=after))
+
+    async def _place_policy(self, wanted: WantedPolicy) -> None:
+        before = await self._store.policy(wanted.name)
+        if before is not None or wanted.name in POLICIES:
+            after = await self._policies.update(wanted.name, wanted.fields, by=self._by)
+        else:
+            given = {each.name: getattr(wanted.fields, each.name) for each in fields(wanted.fields)}
+            said = {name: value for name, value in given.items() if value is not None and name != "no_max_age"}
+            after = await self._policies.add(custom_policy(wanted.name, **said), by=self._by)
+        if before != after:
             self.changes.append(SetupChange(before=before, after=after))
 
     async def _import_owner(self, owner: WantedOwner) -> None:
@@ -160,11 +180,11 @@ class Importing:
 
     async def _place(self, owner_id: str, entry: WantedEndpoint, endpoint: Endpoint | None) -> UUID:
         """See that the endpoint is there as it is wanted; returns its id."""
-        standing = () if endpoint is None else endpoint.headers
-        headers, names = self._headers(entry, standing)
+        stood = () if endpoint is None else endpoint.headers
+        headers, names = self._headers(entry, stood)
         if endpoint is not None and headers is not None:
             kept = {name.lower() for name, _ in headers}
-            for lost in {name.lower() for name, _ in standing} - kept:
+            for lost in {name.lower() for name, _ in stood} - kept:
                 self._check_agreed((endpoint.id, lost))
         if missing := set(entry.tls) - set(described_tls(endpoint.tls if endpoint else None)):
             raise InvalidInput(
@@ -175,9 +195,8 @@ class Importing:
             return await self._add(owner_id, entry, headers or ())
         given = replace(entry.fields, url=canonical_url(entry.url), headers=headers)
         changes = {each.name: getattr(given, each.name) for each in fields(given)}
-        differing = {
-            name: value for name, value in changes.items() if value is not None and value != getattr(endpoint, name)
-        }
+        standing = {name: getattr(endpoint, name, None) for name in changes} | {"no_timeout": endpoint.timeout is None}
+        differing = {name: value for name, value in changes.items() if value is not None and value != standing[name]}
         if differing:
             changed = EndpointChanges(**differing)
             after = await self._endpoints.update_endpoint(owner_id, endpoint.id, changed, by=self._by)
@@ -186,7 +205,7 @@ class Importing:
 
     async def _add(self, owner_id: str, entry: WantedEndpoint, headers: Headers) -> UUID:
         given: dict[str, Any] = {each.name: getattr(entry.fields, each.name) for each in fields(entry.fields)}
-        options = {name: value for name, value in given.items() if value is not None}
+        options = {name: value for name, value in given.items() if value is not None and name != "no_timeout"}
         options |= {"headers": headers, "scheme": entry.scheme or SCHEME, "endpoint_id": entry.id}
         endpoint, key = await self._endpoints.add_endpoint(owner_id, entry.url, by=self._by, **options)
         self.keys.append((endpoint, key))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from delivery.api.endpoints import Endpoints, Unit
 from delivery.api.importing import Goer, Importing, SetupChange, at, endpoints_of
+from delivery.api.policies import Policies
 from delivery.api.subscriptions import subscription_registry
 from delivery.errors import ConfigurationError, InvalidInput
 from signing import SenderKey
@@ -23,11 +24,13 @@ from subscriptions.model import (
     EndpointTarget,
     EventType,
     Exposure,
+    PolicyChanges,
+    RetryPolicy,
     Subscription,
     UnopenedHeaders,
     described_tls,
 )
-from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedSubscription, WantedType
+from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 from subscriptions.store import Store
 from subscriptions.urls import canonical_url
 
@@ -67,19 +70,19 @@ class Imported:
 
     @property
     def removed(self) -> tuple[Endpoint | Subscription, ...]:
-        """Return what goes."""
+        """Return what goes: never a type or a policy."""
         gone = [each.thing for each in self.changes if each.after is None]
-        return tuple(each for each in gone if not isinstance(each, EventType))
+        return tuple(each for each in gone if isinstance(each, Endpoint | Subscription))
 
 
 class SetupDesk:
     """Export and import."""
 
-    def __init__(self, unit: Unit, endpoints: Endpoints) -> None:
-        self._unit, self._endpoints = unit, endpoints
+    def __init__(self, unit: Unit, endpoints: Endpoints, policies: Policies) -> None:
+        self._unit, self._endpoints, self._policies = unit, endpoints, policies
 
     async def export(self, owner_id: str | None) -> Setup:
-        """Write down the declared types, and the owner's endpoints with their subscriptions; None = of all owners.
+        """Write down types, policies, and the owner's endpoints with their subscriptions; None = of all owners.
 
         Of secrets the names only. Not what happens to an endpoint (whether it is disabled), nor handlers.
 
@@ -88,6 +91,8 @@ class SetupDesk:
         """
         async with self._unit() as store:
             await store.lock_setup()
+            await store.hold_policies()
+            policies = await store.policies()
             types = [each for each in await store.types() if not is_reserved(each.type)]
             endpoints = [each async for each in endpoints_of(store, owner_id)]
             by_endpoint = defaultdict[UUID, list[Subscription]](list)
@@ -102,6 +107,7 @@ class SetupDesk:
             event_types=tuple(
                 WantedType(type=each.type, exposure=each.exposure, description=each.description) for each in types
             ),
+            policies=tuple(_wanted_policy(each) for each in policies),
             owners=tuple(WantedOwner(owner_id=name, endpoints=tuple(owners[name])) for name in sorted(owners)),
         )
 
@@ -130,7 +136,15 @@ class SetupDesk:
         with suppress(_TakenBack):
             async with self._unit() as store:
                 registry = self._endpoints.registry(store)
-                importing = Importing(store, registry, subscription_registry(store), by=by, prune=prune, agreed=agreed)
+                importing = Importing(
+                    store,
+                    registry,
+                    subscription_registry(store),
+                    self._policies.registry(store),
+                    by=by,
+                    prune=prune,
+                    agreed=agreed,
+                )
                 await importing.run(setup)
                 if dry_run:
                     raise _TakenBack
@@ -180,6 +194,18 @@ async def _scheme(store: Store, endpoint: Endpoint) -> str | None:
     return keys[0].scheme if keys else None
 
 
+def _wanted_policy(policy: RetryPolicy) -> WantedPolicy:
+    fields = PolicyChanges(
+        ladder=policy.ladder,
+        max_attempts=policy.max_attempts,
+        timeout=policy.timeout,
+        max_age=policy.max_age,
+        no_max_age=True if policy.max_age is None else None,
+        client_errors=policy.client_errors,
+    )
+    return WantedPolicy(name=policy.name, fields=fields)
+
+
 def _wanted(
     endpoint: Endpoint, scheme: str | None, subscriptions: list[Subscription], types: list[EventType]
 ) -> WantedEndpoint:
@@ -196,6 +222,7 @@ def _wanted(
             format=endpoint.format,
             limit=endpoint.limit,
             timeout=endpoint.timeout,
+            no_timeout=True if endpoint.timeout is None else None,
             overrides=endpoint.overrides,
         ),
         headers=tuple((name, None) for name, _ in endpoint.headers),

@@ -152,7 +152,7 @@ def _app_of(parts: Parts) -> App:
         replays=ReplayDesk(parts.unit, parts.replays),
         jobs=parts.runtime,
         keys=Keys(parts.vault, parts.sealed, parts.new_key),
-        setup=SetupDesk(parts.unit, parts.endpoints),
+        setup=SetupDesk(parts.unit, parts.endpoints, parts.policies),
         recorder=recorder(),
         _parts=parts,
     )

@@ -13,12 +13,13 @@ import click
 
 from delivery.cli import documents
 from delivery.cli.consent import Consent, destructive
+from delivery.cli.endpoint_lines import described_policy
 from delivery.cli.failures import Failed
 from delivery.cli.options import Act, any_owner, owned, printed, signed
 from delivery.cli.output import Form, counted, shown, write_fields, write_json, write_line
 from delivery.cli.session import Session
 from delivery.cli.signing_keys import REVEALED, revealed_field
-from subscriptions.model import Endpoint, EndpointTarget, EventType, Subscription
+from subscriptions.model import Endpoint, EndpointTarget, EventType, RetryPolicy, Subscription
 
 if TYPE_CHECKING:
     from delivery.api.importing import Goer, SetupChange
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from subscriptions.setup import Setup
 
 Command = Callable[..., None]
-Thing = EventType | Endpoint | Subscription
+Thing = EventType | RetryPolicy | Endpoint | Subscription
 
 #: Bytes that are read of a file: tens of thousands of endpoints.
 _MOST_READ = 16 * 1024 * 1024
@@ -50,10 +51,11 @@ _FORMAT = click.option(
 @_FORMAT
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 def export_setup(session: Session, owner_id: str | None, file: Path | None, format: str | None, as_json: bool) -> None:
-    """Write the set-up down: event types, endpoints, subscriptions, for version control.
+    """Write the set-up down, for version control.
 
-    To FILE, or to standard output as YAML. No secrets are in it: of headers and certificates the names, marked as
-    secret. Not in it is what happens to an endpoint, such as that it is disabled, and handlers, which are in code.
+    Event types, policies, and endpoints with their subscriptions; to FILE, or to standard output as YAML. No secrets
+    are in it: of headers and certificates the names, marked as secret. Not in it is what happens to an endpoint, such
+    as that it is disabled, and handlers, which are in code.
     """
     if as_json and format == "yaml":
         raise click.UsageError("--json and --format yaml contradict each other")
@@ -221,15 +223,26 @@ def _change(change: SetupChange) -> dict[str, Any]:
     if before is not None and after is not None:
         differing = [name for name, value in before.items() if value != after[name]]
         before, after = ({name: each[name] for name in differing} for each in (before, after))
+    identity, owner_id = _identity(change.thing)
     return {
         "action": _action(change),
         "what": _what(change.thing),
-        "id": change.thing.type if isinstance(change.thing, EventType) else str(change.thing.id),
-        "owner_id": None if isinstance(change.thing, EventType) else change.thing.owner_id,
+        "id": identity,
+        "owner_id": owner_id,
         "before": before,
         "after": after,
         "headers": list(change.headers),
     }
+
+
+def _identity(thing: Thing) -> tuple[str, str | None]:
+    match thing:
+        case EventType():
+            return thing.type, None
+        case RetryPolicy():
+            return thing.name, None
+        case _:
+            return str(thing.id), thing.owner_id
 
 
 def _action(change: SetupChange) -> str:
@@ -242,6 +255,8 @@ def _what(thing: Thing) -> str:
     match thing:
         case EventType():
             return "event_type"
+        case RetryPolicy():
+            return "policy"
         case Endpoint():
             return "endpoint"
         case Subscription():
@@ -252,6 +267,8 @@ def _name(thing: Thing) -> str:
     match thing:
         case EventType():
             return f"event type {thing.type}"
+        case RetryPolicy():
+            return f"policy {thing.name}"
         case Endpoint():
             return f"endpoint {thing.id} ({thing.url})"
         case Subscription():
@@ -266,6 +283,8 @@ def _details(change: SetupChange) -> str:
         thing = change.thing
         if isinstance(thing, EventType):
             return f": {thing.exposure.value}"
+        if isinstance(thing, RetryPolicy):
+            return f": {described_policy(thing)}"
         target = thing.target if isinstance(thing, Subscription) else None
         if isinstance(thing, Subscription) and isinstance(target, EndpointTarget):
             return f": {', '.join(thing.patterns)} to endpoint {target.endpoint_id}"
@@ -278,6 +297,8 @@ def _details(change: SetupChange) -> str:
 def _described(thing: Thing) -> dict[str, Any]:
     if isinstance(thing, EventType):
         return documents.event_type(thing)
+    if isinstance(thing, RetryPolicy):
+        return documents.policy(thing)
     document = documents.endpoint(thing) if isinstance(thing, Endpoint) else documents.subscription(thing)
     return {name: value for name, value in document.items() if name not in _NOT_WANTED}
 

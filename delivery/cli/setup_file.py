@@ -16,14 +16,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from delivery.cli.output import json_text
 from delivery.errors import InvalidInput
 from delivery.settings import duration
-from subscriptions.model import EndpointChanges, Exposure, PayloadFormat
-from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedSubscription, WantedType
+from subscriptions.model import ClientErrors, EndpointChanges, Exposure, PayloadFormat, PolicyChanges
+from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 
 Steps = tuple[str | int, ...]
 #: Says where something stands, by the steps that lead to it in the document.
 Place = Callable[[Steps], str]
 _HEAD = "# What owners want, for `tidings endpoints import`. Values that are `secret` are kept as they are.\n"
 _SECRET = {"secret": True}
+#: In place of a duration: of its own it has none, and that of its policy, or of the platform, counts.
+_OF_POLICY, _OF_PLATFORM = "policy", "platform"
+#: In milliseconds: a duration is written in the largest that it is a whole number of.
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 
 
 class FileForm(StrEnum):
@@ -63,6 +67,14 @@ def _whole_ms(given: Any) -> Any:
     return duration(given) // ms * ms
 
 
+def _of_policy(given: Any) -> Any:
+    return _OF_POLICY if given == _OF_POLICY else _whole_ms(given)
+
+
+def _of_platform(given: Any) -> Any:
+    return _OF_PLATFORM if given == _OF_PLATFORM else _whole_ms(given)
+
+
 def _id(given: Any) -> Any:
     try:
         return UUID(given)
@@ -80,6 +92,15 @@ class _Type(_Entry):
     description: str | None = None
 
 
+class _Policy(_Entry):
+    name: str
+    ladder: list[Annotated[timedelta, BeforeValidator(_whole_ms)]] | None = None
+    attempts: int | None = None
+    timeout: Annotated[timedelta | None, BeforeValidator(_whole_ms)] = None
+    max_age: Annotated[timedelta | Literal["platform"] | None, BeforeValidator(_of_platform)] = None
+    client_errors: Literal["short", "full", "discard"] | None = None
+
+
 class _Subscription(_Entry):
     name: str
     patterns: list[str]
@@ -93,7 +114,7 @@ class _Endpoint(_Entry):
     policy: str | None = None
     format: Literal["envelope", "cloudevents", "raw"] | None = None
     limit: int | None = None
-    timeout: Annotated[timedelta | None, BeforeValidator(_whole_ms)] = None
+    timeout: Annotated[timedelta | Literal["policy"] | None, BeforeValidator(_of_policy)] = None
     overrides: dict[str, str] | None = None
     headers: dict[str, Annotated[str | None, BeforeValidator(_value)]] | None = None
     tls: dict[Literal["certificate", "authorities"], Annotated[None, BeforeValidator(_kept)]] = Field(
@@ -110,6 +131,7 @@ class _Owner(_Entry):
 class _Document(_Entry):
     tidings: Literal[1]  #: the version of this shape
     event_types: list[_Type] = Field(default_factory=list)
+    policies: list[_Policy] = Field(default_factory=list)
     owners: dict[str, _Owner] = Field(default_factory=dict)
 
 
@@ -143,6 +165,7 @@ def read_setup(raw: bytes, form: FileForm) -> Setup:
             )
             for n, each in enumerate(document.event_types)
         ),
+        policies=tuple(_policy(each, place(("policies", n))) for n, each in enumerate(document.policies)),
         owners=tuple(
             WantedOwner(
                 owner_id=owner_id,
@@ -156,6 +179,18 @@ def read_setup(raw: bytes, form: FileForm) -> Setup:
     )
 
 
+def _policy(entry: _Policy, place: str) -> WantedPolicy:
+    fields = PolicyChanges(
+        ladder=None if entry.ladder is None else tuple(entry.ladder),
+        max_attempts=entry.attempts,
+        timeout=entry.timeout,
+        max_age=entry.max_age if isinstance(entry.max_age, timedelta) else None,
+        no_max_age=True if entry.max_age == _OF_PLATFORM else None,
+        client_errors=None if entry.client_errors is None else ClientErrors(entry.client_errors),
+    )
+    return WantedPolicy(place=place, name=entry.name, fields=fields)
+
+
 def _endpoint(entry: _Endpoint, path: Steps, place: Place) -> WantedEndpoint:
     return WantedEndpoint(
         place=place(path),
@@ -166,7 +201,8 @@ def _endpoint(entry: _Endpoint, path: Steps, place: Place) -> WantedEndpoint:
             policy=entry.policy,
             format=None if entry.format is None else PayloadFormat(entry.format),
             limit=entry.limit,
-            timeout=entry.timeout,
+            timeout=entry.timeout if isinstance(entry.timeout, timedelta) else None,
+            no_timeout=True if entry.timeout == _OF_POLICY else None,
             overrides=entry.overrides,
         ),
         headers=None if entry.headers is None else tuple(entry.headers.items()),
@@ -248,6 +284,7 @@ def write_setup(setup: Setup, form: FileForm) -> str:
             {"type": each.type, "exposure": each.exposure and each.exposure.value, "description": each.description}
             for each in setup.event_types
         ],
+        "policies": [_policy_entry(each) for each in setup.policies],
         "owners": {
             owner.owner_id: {"endpoints": [_endpoint_entry(each) for each in owner.endpoints]} for owner in setup.owners
         },
@@ -259,6 +296,18 @@ def write_setup(setup: Setup, form: FileForm) -> str:
     return _HEAD + write_yaml(document)
 
 
+def _policy_entry(one: WantedPolicy) -> dict[str, Any]:
+    fields = one.fields
+    return {
+        "name": one.name,
+        "ladder": [_duration(step) for step in fields.ladder or ()],
+        "attempts": fields.max_attempts,
+        "timeout": None if fields.timeout is None else _duration(fields.timeout),
+        "max_age": _OF_PLATFORM if fields.max_age is None else _duration(fields.max_age),
+        "client_errors": fields.client_errors and fields.client_errors.value,
+    }
+
+
 def _endpoint_entry(one: WantedEndpoint) -> dict[str, Any]:
     fields = one.fields
     entry = {
@@ -268,7 +317,7 @@ def _endpoint_entry(one: WantedEndpoint) -> dict[str, Any]:
         "policy": fields.policy,
         "format": fields.format and fields.format.value,
         "limit": fields.limit,
-        "timeout": None if fields.timeout is None else _duration(fields.timeout),
+        "timeout": _OF_POLICY if fields.timeout is None else _duration(fields.timeout),
         "overrides": dict(fields.overrides or {}),
         "headers": {name: dict(_SECRET) for name, _ in one.headers or ()} or None,
         "tls": {name: dict(_SECRET) for name in one.tls} or None,
@@ -283,4 +332,5 @@ def _endpoint_entry(one: WantedEndpoint) -> dict[str, Any]:
 
 def _duration(length: timedelta) -> str:
     ms = length // timedelta(milliseconds=1)
-    return f"{ms}ms" if ms % 1000 else f"{ms // 1000}s"
+    size, unit = next((size, unit) for size, unit in _UNITS if ms % size == 0)
+    return f"{ms // size}{unit}"

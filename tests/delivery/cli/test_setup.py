@@ -202,7 +202,8 @@ def test_people_see_what_is_done_and_the_secret_once(declared: Cli, file: Path):
 def test_the_file_in_the_docs_is_imported(cli: Cli, file: Path):
     [text] = blocks("docs/operating.md", "The set-up", "yaml")
     file.write_text(text)
-    assert changed(cli, file) == [("add", "event_type"), ("add", "endpoint"), ("add", "subscription")]
+    whole = ("event_type", "policy", "endpoint", "subscription")
+    assert changed(cli, file) == [("add", what) for what in whole]
     assert changed(cli, file) == []
 
 
