@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import assert_never
+from typing import NamedTuple, assert_never
 from uuid import UUID, uuid5
 
+from delivery.attempts import Report
 from delivery.events import Event
 from delivery.jobs import Backoff, EnqueueOptions, Handler, JobKind, NewJob, default_backoff
 from delivery.outbox import OutboxRow
+from delivery.sieve import Sieve
 from subscriptions.match import Matcher, Pattern
 from subscriptions.model import EndpointTarget, Exposure, HandlerTarget, Subscription, Target
 from subscriptions.policies import MAX_ATTEMPTS
@@ -91,6 +93,8 @@ class Route:
     sort_key: str
     endpoint_id: UUID | None  #: None = a handler, whose kind is the sort key
     coalesce: bool = False  #: of a handler: one job a subject for events relayed together
+    filters: tuple[str, ...] = ()  #: over payloads, of which one must hold; none = whatever the payload is
+    failed: Report | None = None  #: of one event: why nobody knows whether it should go there
 
     @property
     def exposures(self) -> Collection[Exposure]:
@@ -98,28 +102,42 @@ class Route:
         return (Exposure.WEBHOOK,) if self.endpoint_id else tuple(Exposure)
 
 
-def route_to(target: Target) -> Route:
-    """Make the route that leads to a target."""
+def route_to(target: Target, filter: str | None = None) -> Route:
+    """Make the route that leads to a target; those to handlers have no filter."""
     match target:
         case EndpointTarget(endpoint_id=endpoint_id):
-            return Route(sort_key=endpoint_lane(endpoint_id), endpoint_id=endpoint_id)
+            filters = () if filter is None else (filter,)
+            return Route(sort_key=endpoint_lane(endpoint_id), endpoint_id=endpoint_id, filters=filters)
         case HandlerTarget(kind=kind, coalesce=coalesce):
             return Route(sort_key=kind, endpoint_id=None, coalesce=coalesce)
         case _:
             assert_never(target)
 
 
+class _Found(NamedTuple):
+    targets: tuple[Route, ...]
+    is_sifted: bool
+
+
 class Routes:
     """Where the events of one owner go. Immutable but for what it remembers."""
 
-    __slots__ = ("_matcher", "_memo")
+    __slots__ = ("_matcher", "_memo", "has_filters")
 
-    def __init__(self, matcher: Matcher[Route]) -> None:
+    def __init__(self, matcher: Matcher[Route], *, has_filters: bool = False) -> None:
         self._matcher = matcher
-        self._memo: dict[tuple[str, Exposure], tuple[Route, ...]] = {}
+        self._memo: dict[tuple[str, Exposure], _Found] = {}
+        self.has_filters = has_filters  #: some events have to be read to know where they go
 
     def targets(self, event_type: str, exposure: Exposure) -> tuple[Route, ...]:
         """List the targets of an event, each once, by sort key; internal events never reach an endpoint."""
+        return self._of(event_type, exposure).targets
+
+    def is_sifted(self, event_type: str, exposure: Exposure) -> bool:
+        """Say whether events of the type have to be read to know where they go."""
+        return self.has_filters and self._of(event_type, exposure).is_sifted
+
+    def _of(self, event_type: str, exposure: Exposure) -> _Found:
         asked = event_type, exposure
         known = self._memo.get(asked)
         if known is None:
@@ -129,13 +147,21 @@ class Routes:
             self._memo[asked] = known
         return known
 
-    def _find(self, event_type: str, exposure: Exposure) -> tuple[Route, ...]:
+    def _find(self, event_type: str, exposure: Exposure) -> _Found:
         found: dict[str, Route] = {}
         for route in self._matcher.find(event_type):
-            # Two routes of one sort key differ in `coalesce` only: the one that loses nothing wins.
-            if exposure in route.exposures and (route.sort_key not in found or not route.coalesce):
-                found[route.sort_key] = route
-        return tuple(found[key] for key in sorted(found))
+            if exposure in route.exposures:
+                found[route.sort_key] = _merged(found.get(route.sort_key), route)
+        targets = tuple(found[key] for key in sorted(found))
+        return _Found(targets, any(route.filters for route in targets))
+
+
+def _merged(standing: Route | None, route: Route) -> Route:
+    """Make one of two routes of one sort key: what either of them lets pass goes there."""
+    if standing is None:
+        return route
+    filters = tuple(sorted({*standing.filters, *route.filters})) if standing.filters and route.filters else ()
+    return replace(route, coalesce=standing.coalesce and route.coalesce, filters=filters)
 
 
 def compile_routes(subscriptions: Sequence[Subscription]) -> Routes:
@@ -146,10 +172,11 @@ def compile_routes(subscriptions: Sequence[Subscription]) -> Routes:
     """
     return Routes(
         Matcher(
-            (Pattern.parse(text), route_to(subscription.target))
+            (Pattern.parse(text), route_to(subscription.target, subscription.filter))
             for subscription in subscriptions
             for text in subscription.patterns
-        )
+        ),
+        has_filters=any(subscription.filter is not None for subscription in subscriptions),
     )
 
 
@@ -189,6 +216,7 @@ def _job(event: Event, event_id: str, route: Route, run_at: datetime | None) -> 
         kind=DELIVER,
         args={"event_id": event_id, "endpoint_id": route.sort_key.removeprefix(_ENDPOINT), "type": event.type},
         options=_options(route.sort_key, event.owner_id, run_at),
+        discarded=route.failed,
     )
 
 
@@ -203,18 +231,21 @@ def jobs_for(
     *,
     chunk: int = CHUNK,
     not_before: Mapping[UUID, datetime] = _NEVER_HELD,
+    sieve: Sieve | None = None,
 ) -> Plan:
     """Plan the jobs of a claimed batch, at most `chunk` (from 1) of them.
 
     Events with up to half a chunk of targets go whole, in the order given, so that none of them waits behind
     a big fan-out. Half of the chunk, and what they leave of the rest, is for the big ones, of which the last
     is cut. The first event of either size always moves on, so none waits for ever. `not_before` holds back
-    the deliveries to the endpoints it names.
+    the deliveries to the endpoints it names. `sieve` works out filters, in the order given, until it is spent;
+    what is left of an event then waits. Where it cannot say whether a delivery is wanted, that ends as discarded.
 
     Raises:
         KeyError: the routes of an event's owner were not compiled.
     """
-    shares = _share([(row.event, _left(row, routes_by_owner[row.event.owner_id])) for row in rows], chunk)
+    ways = [_left(row, routes_by_owner[row.event.owner_id], sieve) for row in rows]
+    shares = _share([way for way in ways if way is not None], chunk)
     latest = _latest(shares)
     jobs = [
         _job(event, event_id, route, not_before.get(route.endpoint_id) if not_before and route.endpoint_id else None)
@@ -225,7 +256,7 @@ def jobs_for(
     return Plan(
         jobs=tuple(jobs),
         relayed=tuple(share.event.id for share in shares if share.is_whole),
-        kept=tuple((share.event.id, share.targets[-1].sort_key) for share in shares if not share.is_whole),
+        kept=tuple((share.event.id, share.served) for share in shares if share.served is not None),
     )
 
 
@@ -235,33 +266,53 @@ class _Share:
 
     event: Event
     targets: tuple[Route, ...]
-    is_whole: bool  #: nothing is left of its way
+    served: str | None = None  #: something is left of its way, behind this sort key
+
+    @property
+    def is_whole(self) -> bool:
+        """Say whether nothing is left of its way."""
+        return self.served is None
 
 
-def _left(row: OutboxRow, routes: Routes) -> tuple[Route, ...]:
+def _left(row: OutboxRow, routes: Routes, sieve: Sieve | None) -> _Share | None:
+    """Say where an event goes that was served up to some target; None where nothing of it can be said now."""
     targets = routes.targets(row.event.type, row.exposure)
-    if row.after_target is None:
-        return targets
-    return targets[bisect_right(targets, row.after_target, key=_sort_key) :]
+    if row.after_target is not None:
+        targets = targets[bisect_right(targets, row.after_target, key=_sort_key) :]
+    if sieve is None or not routes.is_sifted(row.event.type, row.exposure):
+        return _Share(event=row.event, targets=targets)
+    return _sifted(row.event, targets, sieve)
+
+
+def _sifted(event: Event, targets: tuple[Route, ...], sieve: Sieve) -> _Share | None:
+    wanted: list[Route] = []
+    for number, route in enumerate(targets):
+        if route.filters and sieve.is_spent:
+            return _Share(event=event, targets=tuple(wanted), served=targets[number - 1].sort_key) if number else None
+        verdict = not route.filters or sieve.judge(event.id, route.filters)
+        if verdict:
+            wanted.append(route if verdict is True else replace(route, failed=verdict))
+    return _Share(event=event, targets=tuple(wanted))
 
 
 def _sort_key(route: Route) -> str:
     return route.sort_key
 
 
-def _share(ways: Sequence[tuple[Event, tuple[Route, ...]]], chunk: int) -> list[_Share]:
+def _share(ways: Sequence[_Share], chunk: int) -> list[_Share]:
     half = chunk // 2
-    has_big = any(len(targets) > half for _, targets in ways)
+    has_big = any(len(way.targets) > half for way in ways)
     room = chunk - half if has_big else chunk
     shares, left = [], chunk
-    for event, targets in ways:
-        if len(targets) <= min(half, room):
-            shares.append(_Share(event=event, targets=targets, is_whole=True))
-            room, left = room - len(targets), left - len(targets)
-    for event, targets in ways:
-        if left and len(targets) > half:
-            cut = targets[:left]
-            shares.append(_Share(event=event, targets=cut, is_whole=len(cut) == len(targets)))
+    for way in ways:
+        if len(way.targets) <= min(half, room):
+            shares.append(way)
+            room, left = room - len(way.targets), left - len(way.targets)
+    for way in ways:
+        if left and len(way.targets) > half:
+            cut = way.targets[:left]
+            served = way.served if len(cut) == len(way.targets) else cut[-1].sort_key
+            shares.append(_Share(event=way.event, targets=cut, served=served))
             left -= len(cut)
     return shares
 

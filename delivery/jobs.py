@@ -156,6 +156,8 @@ class NewJob:
     kind: str
     args: JsonObject
     options: EnqueueOptions = DEFAULT
+    #: Where it is new it ends at once as discarded, unrun, with this for its one try; its code is the reason.
+    discarded: Report | None = None
 
 
 @valueclass

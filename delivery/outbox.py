@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,6 +28,9 @@ class OutboxBatch(Protocol):
     rows: Sequence[OutboxRow]
     tx: Any  #: for `Jobs.with_`
     routes_version: int  #: of the subscriptions that any of the rows was recorded after; 0 without rows
+
+    async def payloads(self, event_ids: Collection[UUID]) -> Mapping[UUID, str]:
+        """Read the data of some of the rows, as JSON text."""
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         """Remove rows whose every target has its job."""

@@ -18,11 +18,12 @@ from typing import Any
 from uuid import UUID
 
 from delivery import polling
-from delivery.compiler import CHUNK, Plan, Routes, compile_owners, jobs_for
+from delivery.compiler import CHUNK, DELIVER, Plan, Routes, compile_owners, jobs_for
 from delivery.errors import ConfigurationError, TidingsError, TransactionConflict, Unavailable
 from delivery.ids import made_at
-from delivery.jobs import Jobs
+from delivery.jobs import Jobs, JobState
 from delivery.metrics import (
+    JOBS,
     RELAY_FAILURES,
     RELAY_LAG_S,
     RELAY_TURN_S,
@@ -31,6 +32,7 @@ from delivery.metrics import (
     Metrics,
 )
 from delivery.outbox import POISON_AT, Outbox, OutboxBatch
+from delivery.sieve import Sieve
 from delivery.traces import Traces
 from subscriptions.store import Store
 
@@ -153,6 +155,8 @@ class Relay:
         self.relayed += len(plan.relayed)
         self._metrics.count(RELAYED_EVENTS, by=len(plan.relayed))
         self._metrics.count(RELAYED_JOBS, by=len(plan.jobs))
+        if unrun := sum(job.discarded is not None for job in plan.jobs):
+            self._metrics.count(JOBS, DELIVER, JobState.DISCARDED.value, by=unrun)
         self._metrics.took(RELAY_TURN_S, time.monotonic() - began)
         self._metrics.took(RELAY_LAG_S, time.time() - made_at(min(ids)))
 
@@ -172,12 +176,21 @@ class Relay:
         if not batch.rows:
             return _NOTHING
         await self._read_routes(batch, {row.event.owner_id for row in batch.rows})
-        plan = jobs_for(batch.rows, self._routes, chunk=self._settings.chunk)
+        plan = jobs_for(batch.rows, self._routes, chunk=self._settings.chunk, sieve=await self._sieve(batch))
         await self._jobs.with_(batch.tx).enqueue_many(plan.jobs)
         await batch.relayed(plan.relayed)
         for event_id, after_target in plan.kept:
             await batch.keep_place(event_id, after_target)
         return plan
+
+    async def _sieve(self, batch: OutboxBatch) -> Sieve | None:
+        """Read the events that filters are worked out over; None where there are none."""
+        asked = [
+            row.event.id
+            for row in batch.rows
+            if self._routes[row.event.owner_id].is_sifted(row.event.type, row.exposure)
+        ]
+        return Sieve(await batch.payloads(asked)) if asked else None
 
     async def _read_routes(self, batch: OutboxBatch, owner_ids: Collection[str]) -> None:
         """Compile what is not known, after the claim: a subscription committed before an event is seen."""

@@ -23,6 +23,7 @@ ENDPOINT_REMOVED, ENDPOINT_DISABLED = "endpoint_removed", "endpoint_disabled"
 NOT_EXPOSED = "not_exposed"  #: its type is internal now
 DELIVERED = "delivered"  #: it was accepted before, and only undelivered ones were asked for
 DELIVERY_EXISTS = "delivery_exists"  #: of an event: it has a delivery to the endpoint, in whatever state
+FILTERED = "filtered"  #: of an event: no subscription of the endpoint wants its payload
 MOVED = "moved"  #: somebody retried it, or it was removed, in the very moment
 
 #: Who a replay is paused or cancelled by, where nobody did it by hand.
@@ -60,6 +61,9 @@ class ReplayFilter:
     types: tuple[str, ...] = ()  #: patterns of event types, of which one must match; empty = any
     since: datetime | None = None  #: delivery made, or event recorded, at or after
     until: datetime | None = None  #: ... before
+
+    # Of events only
+    sifts: bool = False  #: those that the filters of the endpoint's subscriptions let pass, as these stand then
 
     # Of deliveries only
     states: tuple[JobState, ...] = (JobState.DISCARDED,)

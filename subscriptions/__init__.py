@@ -2,7 +2,9 @@
 
 from subscriptions.errors import (
     Conflict,
+    FilterFailed,
     InvalidEndpoint,
+    InvalidFilter,
     InvalidPattern,
     InvalidPolicy,
     InvalidSubscription,
@@ -26,8 +28,9 @@ from subscriptions.model import (
 )
 from subscriptions.policies import POLICIES, PolicyBounds, custom_policy
 from subscriptions.policy_registry import PolicyRegistry
-from subscriptions.registry import EndpointRegistry, SubscriptionRegistry
+from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Change, Store, StoredKey
+from subscriptions.subscribing import SubscriptionRegistry
 
 __all__ = [
     "POLICIES",
@@ -41,8 +44,10 @@ __all__ = [
     "EndpointTarget",
     "EventType",
     "Exposure",
+    "FilterFailed",
     "HandlerTarget",
     "InvalidEndpoint",
+    "InvalidFilter",
     "InvalidPattern",
     "InvalidPolicy",
     "InvalidSubscription",

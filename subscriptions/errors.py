@@ -5,6 +5,8 @@
      ├─ InvalidPolicy (ValueError)        a name, a delay, a number of attempts ... that cannot be accepted
      ├─ InvalidType (ValueError)          not the name of an event type, or one that may not be declared
      ├─ InvalidPattern (ValueError)       not a pattern over event types
+     ├─ InvalidFilter (ValueError)        not a filter over payloads, or beyond its bounds
+     ├─ FilterFailed                      a filter could not be worked out over a payload
      ├─ InvalidSubscription (ValueError)  no patterns, too many, a bad name, a target that may not be
      ├─ UnknownType (ValueError)          a pattern that no declared type matches
      ├─ NotFound (LookupError)            no such endpoint or subscription of this owner, no such policy
@@ -37,6 +39,14 @@ class InvalidType(SubscriptionError, ValueError):
 
 class InvalidPattern(SubscriptionError, ValueError):
     """The text is not a pattern over event types."""
+
+
+class InvalidFilter(SubscriptionError, ValueError):
+    """The text is not a filter over payloads, or it is beyond the bounds."""
+
+
+class FilterFailed(SubscriptionError):
+    """Whether a filter wants a payload could not be worked out."""
 
 
 class InvalidSubscription(SubscriptionError, ValueError):

@@ -175,6 +175,7 @@ class Subscription:
     owner_id: str | None  #: None = events of every owner (handlers only)
     name: str
     patterns: tuple[str, ...]
+    filter: str | None = None  #: over payloads (`subscriptions.filters`); None = whatever they are
     target: Target
     created_at: datetime
 

@@ -40,6 +40,7 @@ class WantedSubscription:
     place: str = ""
     name: str
     patterns: tuple[str, ...]
+    filter: str | None = None  #: None = as it stands, or none; empty = none
     future: bool = False  #: also patterns that no declared type matches
 
 

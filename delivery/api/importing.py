@@ -27,9 +27,10 @@ from subscriptions.model import (
 )
 from subscriptions.policies import POLICIES, custom_policy
 from subscriptions.policy_registry import PolicyRegistry
-from subscriptions.registry import EndpointRegistry, SubscriptionRegistry
+from subscriptions.registry import EndpointRegistry
 from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 from subscriptions.store import Store
+from subscriptions.subscribing import SubscriptionRegistry
 from subscriptions.urls import canonical_url
 
 #: Endpoints a query.
@@ -255,14 +256,17 @@ class Importing:
     ) -> None:
         target = EndpointTarget(endpoint_id=endpoint_id)
         patterns = {each.text for each in parse_patterns(wanted.patterns)}
-        if before is not None and (set(before.patterns), before.target) == (patterns, target):
+        sieve = wanted.filter or None
+        if wanted.filter is None and before is not None:
+            sieve = before.filter
+        if before is not None and (set(before.patterns), before.filter, before.target) == (patterns, sieve, target):
             return
         if before is not None:
             if not is_delivered(before):
                 raise InvalidInput(f"the name {wanted.name!r} is taken by that of a handler: choose another")
             await self._subscriptions.unsubscribe(owner_id, wanted.name, by=self._by)
         after = await self._subscriptions.subscribe(
-            owner_id, wanted.name, wanted.patterns, endpoint_id, by=self._by, future=wanted.future
+            owner_id, wanted.name, wanted.patterns, endpoint_id, by=self._by, future=wanted.future, filter=sieve
         )
         self.changes.append(SetupChange(before=before, after=after))
 

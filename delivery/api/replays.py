@@ -137,7 +137,7 @@ class ReplayDesk:
             parse_patterns(which.types)
         await self._check_endpoint(which)
         if which.source is Source.EVENTS and not which.types:
-            return replace(which, types=await self._subscribed(which))
+            return await self._subscribed(which)
         return which
 
     async def _check_endpoint(self, which: ReplayFilter) -> None:
@@ -147,19 +147,16 @@ class ReplayDesk:
         if endpoint is not None:
             check_sendable(endpoint)
 
-    async def _subscribed(self, which: ReplayFilter) -> tuple[str, ...]:
-        """List the patterns that the endpoint is subscribed to."""
+    async def _subscribed(self, which: ReplayFilter) -> ReplayFilter:
+        """Ask for what the endpoint is subscribed to, by patterns and filters."""
         async with self._unit() as store:
             standing = await store.subscriptions(which.owner_id)
-        found = dict.fromkeys(
-            pattern
-            for each in standing
-            if isinstance(each.target, EndpointTarget) and each.target.endpoint_id == which.endpoint_id
-            for pattern in each.patterns
-        )
-        if not found:
+        target = None if which.endpoint_id is None else EndpointTarget(endpoint_id=which.endpoint_id)
+        theirs = [each for each in standing if each.target == target]
+        if not theirs:
             raise Conflict(
                 f"endpoint {which.endpoint_id} is subscribed to nothing: name the types of the events,"
                 " or `tidings subscriptions add` first"
             )
-        return tuple(found)
+        patterns = dict.fromkeys(pattern for each in theirs for pattern in each.patterns)
+        return replace(which, types=tuple(patterns), sifts=any(each.filter is not None for each in theirs))

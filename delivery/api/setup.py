@@ -229,7 +229,9 @@ def _wanted(
         tls=tuple(described_tls(endpoint.tls)),
         scheme=scheme,
         subscriptions=tuple(
-            WantedSubscription(name=each.name, patterns=each.patterns, future=_is_early(each.patterns, types))
+            WantedSubscription(
+                name=each.name, patterns=each.patterns, filter=each.filter, future=_is_early(each.patterns, types)
+            )
             for each in sorted(subscriptions, key=lambda each: each.name)
         ),
     )

@@ -12,8 +12,8 @@ from delivery.errors import UnknownEventType
 from delivery.ids import new_id
 from subscriptions.match import MAX_TYPE_LENGTH
 from subscriptions.model import EventType, Exposure, Subscription
-from subscriptions.registry import SubscriptionRegistry
 from subscriptions.store import Store
+from subscriptions.subscribing import SubscriptionRegistry
 
 
 class EventTypes:
@@ -67,12 +67,23 @@ class Subscriptions:
         self._unit = unit
 
     async def add(
-        self, owner_id: str, name: str, patterns: Collection[str], endpoint_id: UUID, *, by: str, future: bool = False
+        self,
+        owner_id: str,
+        name: str,
+        patterns: Collection[str],
+        endpoint_id: UUID,
+        *,
+        by: str,
+        future: bool = False,
+        filter: str | None = None,
     ) -> Subscription:
-        """Send matching events to an endpoint from now on; a repeat of the whole returns the one that stands."""
+        """Send matching events to an endpoint from now on; a repeat of the whole returns the one that stands.
+
+        With `filter` only those with such payloads: `$.amount > 100 && $.currency == "EUR"`.
+        """
         async with self._unit() as store:
             return await subscription_registry(store).subscribe(
-                owner_id, name, patterns, endpoint_id, by=by, future=future
+                owner_id, name, patterns, endpoint_id, by=by, future=future, filter=filter
             )
 
     async def list(self, owner_id: str | None) -> Sequence[Subscription]:

@@ -14,8 +14,8 @@ from delivery.attempts import Attempt
 from delivery.cli import documents
 from delivery.cli.choosing import chosen
 from delivery.cli.curl import curl_line
-from delivery.cli.failures import Failed
 from delivery.cli.endpoint_lines import policy_line, timeout_line
+from delivery.cli.failures import Failed
 from delivery.cli.hints import complete
 from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages

@@ -110,6 +110,7 @@ def subscription(one: Subscription) -> JsonObject:
         "owner_id": one.owner_id,
         "name": one.name,
         "patterns": list(one.patterns),
+        "filter": one.filter,
         "endpoint_id": str(target.endpoint_id) if isinstance(target, EndpointTarget) else None,
         "handler": target.kind if isinstance(target, HandlerTarget) else None,
         "created_at": moment(one.created_at),
@@ -316,6 +317,7 @@ def _replay_filter(which: ReplayFilter) -> JsonObject:
     return {
         "endpoint_id": None if which.endpoint_id is None else str(which.endpoint_id),
         "types": list(which.types),
+        "sifts": which.sifts,
         "since": moment(which.since),
         "until": moment(which.until),
         "states": [state.value for state in which.states],

@@ -16,7 +16,7 @@ from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed
 from delivery.cli.output import Form, instant_shown, shown, write_block, write_fields, write_json, write_line
-from delivery.cli.parameters import ENDPOINT, EVENT, FILLED, MOMENT, check_range, payload
+from delivery.cli.parameters import ENDPOINT, EVENT, FILLED, MOMENT, check_range, encoded, payload
 from delivery.cli.replaying import begin, begun
 from delivery.cli.session import Session
 from delivery.errors import UnknownEventType
@@ -91,7 +91,7 @@ def record(
     """
     if (data is None) == (data_file is None):
         raise click.UsageError("give the event's data, either as --data JSON or as --data-file FILE")
-    text = payload(data_file.read(MAX_PAYLOAD_BYTES + 1) if data_file else _bytes(data or ""))
+    text = payload(data_file.read(MAX_PAYLOAD_BYTES + 1) if data_file else encoded(data or ""))
 
     async def work(app: App) -> UUID:
         try:
@@ -203,11 +203,6 @@ def replay(
     begin(session, which, endpoint_id, **given)
 
 
-def _bytes(text: str) -> bytes:
-    """Return an argument as the shell gave it."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 async def _show(app: App, asked: Awaitable[EventStory], form: Form) -> None:
     story = await asked
     declared = next((each for each in await app.event_types.list() if each.type == story.event.type), None)
@@ -250,7 +245,7 @@ def _relay_line(story: EventStory, declared: EventType | None) -> str:
     if relaying is None and not story.jobs:
         if declared is not None and declared.exposure is Exposure.INTERNAL:
             return f"relayed; its type is internal, so it never leaves: `{exposing(declared)}` lets later ones leave"
-        return "relayed; nobody subscribed to it"
+        return "relayed; nobody subscribed to it, or no filter of those who did wants its data"
     if relaying is None:
         return "relayed"
     if relaying.poisoned:

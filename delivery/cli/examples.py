@@ -111,10 +111,21 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "tidings subscriptions add soon --endpoint ENDPOINT_ID refund.paid --future",
             "before anybody has declared the type",
         ),
+        Example(
+            "tidings subscriptions add large --endpoint ENDPOINT_ID 'invoice.*' --filter '$.amount > 100'",
+            "only those whose data it holds for",
+        ),
     ),
     "subscriptions list": (
         Example("tidings subscriptions list"),
         Example("tidings subscriptions list --platform", "of handlers in your own processes"),
+    ),
+    "subscriptions test-filter": (
+        Example("""tidings subscriptions test-filter '$.amount > 100' --data '{"amount": 150}'"""),
+        Example(
+            """tidings subscriptions test-filter '$.items[?@.sku == "x"] && !$.test' --data-file data.json""",
+            "something of it has to be there, and something else not",
+        ),
     ),
     "subscriptions remove": (
         Example("tidings subscriptions remove invoices"),

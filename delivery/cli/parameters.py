@@ -121,6 +121,16 @@ def _filled(text: str) -> str:
     return text
 
 
+def _filter(text: str) -> str:
+    from subscriptions.errors import InvalidFilter
+    from subscriptions.filters import parse_filter
+
+    try:
+        return parse_filter(text).text
+    except InvalidFilter as error:
+        raise InvalidInput(str(error)) from None
+
+
 ADDRESS = Written("host:port", _address)
 DURATION = Written("duration", _duration)
 DURATIONS = Written("durations", _durations)
@@ -130,8 +140,14 @@ OVERRIDE = Written("override", _override)
 JOB_ID = Written("id", _job_id)
 ENDPOINT = Written("id", partial(read_id, Sort.ENDPOINT), completing.endpoints)
 EVENT = Written("id", partial(read_id, Sort.EVENT), completing.events)
+FILTER = Written("filter", _filter)
 FILLED = Written("text", _filled)
 HTTP_STATUS = Written("status", _http_status)
+
+
+def encoded(text: str) -> bytes:
+    """Return an argument as the shell gave it."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def payload(raw: bytes) -> JsonText:

@@ -142,6 +142,7 @@ def described(which: ReplayFilter) -> str:
         ("answered with", status),
         (f"{made} from", which.since and instant_shown(which.since)),
         (f"{made} before", which.until and instant_shown(which.until)),
+        ("wanted by filters", "" if which.sifts else None),
         ("never delivered", "" if which.only_undelivered else None),
     )
     return " ".join([found, *(f"{words} {value}".rstrip() for words, value in parts if value is not None)])

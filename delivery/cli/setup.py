@@ -287,7 +287,8 @@ def _details(change: SetupChange) -> str:
             return f": {described_policy(thing)}"
         target = thing.target if isinstance(thing, Subscription) else None
         if isinstance(thing, Subscription) and isinstance(target, EndpointTarget):
-            return f": {', '.join(thing.patterns)} to endpoint {target.endpoint_id}"
+            where = "" if thing.filter is None else f" where {thing.filter}"
+            return f": {', '.join(thing.patterns)}{where} to endpoint {target.endpoint_id}"
         return ""
     parts = [f"{name} {_short(before[name])} -> {_short(after[name])}" for name in before if name != "headers"]
     parts += [f"header {name}" for name in change.headers]

@@ -104,6 +104,7 @@ class _Policy(_Entry):
 class _Subscription(_Entry):
     name: str
     patterns: list[str]
+    filter: str | None = None
     future: bool = False
 
 
@@ -213,6 +214,7 @@ def _endpoint(entry: _Endpoint, path: Steps, place: Place) -> WantedEndpoint:
                 place=place((*path, "subscriptions", n)),
                 name=each.name,
                 patterns=tuple(each.patterns),
+                filter=each.filter,
                 future=each.future,
             )
             for n, each in enumerate(entry.subscriptions)
@@ -323,7 +325,9 @@ def _endpoint_entry(one: WantedEndpoint) -> dict[str, Any]:
         "tls": {name: dict(_SECRET) for name in one.tls} or None,
         "scheme": one.scheme,
         "subscriptions": [
-            {"name": each.name, "patterns": list(each.patterns)} | ({"future": True} if each.future else {})
+            {"name": each.name, "patterns": list(each.patterns)}
+            | ({} if each.filter is None else {"filter": each.filter})
+            | ({"future": True} if each.future else {})
             for each in one.subscriptions
         ],
     }

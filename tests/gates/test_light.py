@@ -35,7 +35,8 @@ CLICK_ENVIRONMENT = {"envvar", "auto_envvar_prefix", "show_envvar"}
 PURE = (
     "signing",
     "subscriptions",
-    *(f"delivery/{room}.py" for room in ("classifier", "backoff", "envelope", "sealing", "health", "compiler")),
+    *(f"delivery/{room}.py" for room in ("classifier", "backoff", "envelope", "sealing", "health")),
+    *(f"delivery/{room}.py" for room in ("sieve", "compiler")),
     *(f"delivery/{port}.py" for port in ("jobs", "outbox", "channels", "attempts", "events", "errors")),
 )
 OUTSIDE_PURITY = ("signing/contrib",)

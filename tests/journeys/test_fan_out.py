@@ -10,7 +10,8 @@ from delivery.adapters.postgres.store import PostgresStore
 from delivery.classifier import check_overrides
 from delivery.ids import new_id
 from delivery.sealing import KeyEncryptionKey, KeyRing
-from subscriptions.registry import EndpointRegistry, SubscriptionRegistry
+from subscriptions.registry import EndpointRegistry
+from subscriptions.subscribing import SubscriptionRegistry
 
 from .patience import eventually
 from .platform import OWNER, TYPE, Platform

@@ -22,11 +22,9 @@ from subscriptions.model import (
 )
 from subscriptions.policies import PolicyBounds
 from subscriptions.policy_registry import PolicyRegistry
-from subscriptions.registry import (
-    EndpointRegistry,
-    SubscriptionRegistry,
-)
+from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Change, Store, StoredKey
+from subscriptions.subscribing import SubscriptionRegistry
 
 URL = "https://example.com/hook"
 NOBODY = UUID(int=404)

@@ -16,11 +16,13 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.discards import note_discards
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.pools import LAST
 from delivery.adapters.postgres.statements import statement
+from delivery.attempts import Report
 from delivery.errors import Conflict, InvalidInput
-from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JsonObject, NewJob
+from delivery.jobs import DEFAULT, Enqueued, EnqueueOptions, JobId, JobKind, JobState, JsonObject, NewJob
 
 #: The channel that rings for lanes with new work: `slot` or `slot+seconds`, comma-separated, or `*` for "sweep".
 JOBS_CHANNEL = "tidings_jobs"
@@ -188,8 +190,25 @@ async def _enqueue(tx: AsyncConnection[Any], placed: Sequence[_Placed]) -> list[
         found |= await _enqueue_unique(tx, by_identity, _BY_IDENTITY, _identities(by_identity))
     if by_key:
         found |= await _enqueue_unique(tx, by_key, _BY_KEY, {"digests": [_digest(p) for p in by_key]})
-    await ring(tx, [(p.slot, p.job.options.run_at) for p in placed if found[p.position].is_new])
+    new = [p for p in placed if found[p.position].is_new]
+    if unrun := [p for p in new if p.job.discarded is not None]:
+        await _discard(tx, [(found[p.position].id, p) for p in unrun])
+    await ring(tx, [(p.slot, p.job.options.run_at) for p in new if p.job.discarded is None])
     return [found[p.position] for p in placed]
+
+
+async def _discard(tx: AsyncConnection[Any], unrun: Sequence[tuple[JobId, _Placed]]) -> None:
+    """End jobs that were just added, and note which are deliveries that somebody wants to hear of."""
+    ids = [job_id for job_id, _ in unrun]
+    reports = [p.job.discarded or Report() for _, p in unrun]
+    parameters = {
+        "ids": ids,
+        "outcomes": [report.outcome or JobState.DISCARDED.value for report in reports],
+        "codes": [report.code or JobState.DISCARDED.value for report in reports],
+        "details": [report.detail for report in reports],
+    }
+    await tx.execute(statement("discard_jobs"), parameters)
+    await note_discards(tx, ids)
 
 
 async def _enqueue_unique(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -123,6 +123,10 @@ class _Batch:
         self.tx: Any = tx
         self.rows, self.routes_version = rows, routes_version
         self._floor = floor
+
+    async def payloads(self, event_ids: Collection[UUID]) -> Mapping[UUID, str]:
+        cursor = await self.tx.execute(statement("read_payloads"), {"ids": list(event_ids)})
+        return {row["id"]: row["data"] for row in await cursor.fetchall()}
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         await self.tx.execute(statement("unclaim_outbox"), {"ids": list(event_ids)})

@@ -100,6 +100,7 @@ def _filter(which: ReplayFilter) -> Columns:
     """Write what has no column of its own."""
     return {
         "types": list(which.types),
+        "sifts": which.sifts,
         "since": which.since and which.since.isoformat(),
         "until": which.until and which.until.isoformat(),
         "states": [state.value for state in which.states],
@@ -117,6 +118,7 @@ def _which(row: DictRow) -> ReplayFilter:
         owner_id=row["owner_id"],
         endpoint_id=row["endpoint_id"],
         types=tuple(kept["types"]),
+        sifts=kept.get("sifts", False),
         since=kept["since"] and datetime.fromisoformat(kept["since"]),
         until=kept["until"] and datetime.fromisoformat(kept["until"]),
         states=tuple(JobState(state) for state in kept["states"]),

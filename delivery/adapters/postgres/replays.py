@@ -23,6 +23,7 @@ from delivery.adapters.postgres.jobs import Lanes, ring
 from delivery.adapters.postgres.partitions import database_now
 from delivery.adapters.postgres.pools import Conn
 from delivery.adapters.postgres.replay_rows import Columns, put_back_of, replay_columns, replay_of, walk_of
+from delivery.adapters.postgres.replay_sifting import sifted
 from delivery.adapters.postgres.rows import change_columns
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import endpoint_lane, job_for, route_to
@@ -173,6 +174,8 @@ class PostgresReplays:
         name = "walk_deliveries" if which.source is Source.DELIVERIES else "walk_events"
         parameters = place | walk_of(which, before, lane) | {"look": self._look, "most": most}
         [row] = await _rows(tx, name, parameters)
+        if which.sifts and row["ids"]:
+            row = await sifted(tx, which, row)
         return _Found(
             put_back=row,
             skipped=Counter(row["skips"]),

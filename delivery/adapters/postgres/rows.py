@@ -130,6 +130,7 @@ def subscription_columns(subscription: Subscription) -> Columns:
         "owner_id": subscription.owner_id,
         "name": subscription.name,
         "patterns": list(subscription.patterns),
+        "filter": subscription.filter,
         "created_at": subscription.created_at,
         **_target_columns(subscription.target),
     }
@@ -152,6 +153,7 @@ def subscription_of(row: DictRow) -> Subscription:
         owner_id=row["owner_id"],
         name=row["name"],
         patterns=tuple(row["patterns"]),
+        filter=row["filter"],
         target=_target_of(row),
         created_at=row["created_at"].astimezone(UTC),
     )

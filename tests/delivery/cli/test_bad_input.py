@@ -101,6 +101,46 @@ def test_a_malformed_pattern_is_refused(made, refused, pattern: str):
     check(made, refused, ["subscriptions", "add", "s", "--endpoint", NOBODYS, pattern], 1, "pattern")
 
 
+@pytest.mark.parametrize(
+    ("filter", "says"),
+    [
+        ("", "empty"),
+        ("amount > 100", "not understood at character 1.*as in"),
+        ("$.amount >", "not understood"),
+        ("$.items[*].qty == 1", "not understood"),
+        ("match($.a, '(a+)+$')", r"regular expressions \(match\) are not available"),
+        ("$.a == 1.0e400", "larger than"),
+        ("(" * 300 + "$.a" + ")" * 300, "nested too deeply"),
+        ("$.a" * 400, "shorten it to 1000"),
+        ("$.a" + " && $.a" * 60, "more than 100 parts|nested too deeply"),
+        ("$.a\n", "one line"),
+    ],
+)
+def test_what_is_no_filter_is_refused(made, refused, filter: str, says: str):
+    check(made, refused, ["subscriptions", "add", "s", "--endpoint", NOBODYS, "*", "--filter", filter], 2, says)
+    check(made, refused, ["subscriptions", "test-filter", filter, "--data", "1"], 2, says)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ("{", "no JSON"),
+        ('{"a": NaN}', "NaN"),
+        ("[" * 100_000, "nested too deeply"),
+        ('"' + "x" * 262_144 + '"', "larger than 262144 bytes"),
+        ("[" + "1," * 120_000 + "1]", "looks at more than 100000 values"),
+    ],
+)
+def test_a_filter_is_tried_over_what_could_be_an_event(made, refused, data: str, says: str):
+    check(made, refused, ["subscriptions", "test-filter", "$[?@ == 'x']"], 1, says, stdin=data)
+
+
+def test_the_data_to_try_a_filter_over_is_given_once(made, refused, tmp_path: Path):
+    (tmp_path / "data.json").write_text("1")
+    args = ["subscriptions", "test-filter", "$.a", "--data", "1", "--data-file", tmp_path / "data.json"]
+    check(made, refused, args, 2, "give one of them")
+
+
 @pytest.mark.parametrize("text", ["", "soon", "-5s", "5 weeks", "1e9s", "99999d", "5s5s"])
 def test_a_malformed_duration_is_refused(made, refused, text: str):
     check(made, refused, ["endpoints", "add", URL, f"--timeout={text}"], 2, "no duration|too long")

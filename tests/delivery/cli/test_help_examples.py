@@ -59,6 +59,7 @@ BEFORE_UP = (
     "endpoints enable",
     "endpoints test",
     "subscriptions add",
+    "subscriptions test-filter",
     "subscriptions list",
     "endpoints export",
     "endpoints import",

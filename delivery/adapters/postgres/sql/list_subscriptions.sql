@@ -1,6 +1,6 @@
 -- The subscriptions of an owner, or of no owner, by name in the order of code points.
 -- Index: subscription_owner_id_name_key.
-SELECT id, owner_id, name, patterns, endpoint_id, handler, coalesces, created_at
+SELECT id, owner_id, name, patterns, filter, endpoint_id, handler, coalesces, created_at
 FROM tidings.subscription
 WHERE owner_id = %(owner_id)s OR owner_id IS NULL AND %(owner_id)s::text IS NULL
 ORDER BY name COLLATE "C"

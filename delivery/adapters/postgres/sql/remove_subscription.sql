@@ -1,4 +1,4 @@
 -- Remove one subscription of an owner, or of no owner, and return it. Index: subscription_owner_id_name_key.
 DELETE FROM tidings.subscription
 WHERE (owner_id = %(owner_id)s OR owner_id IS NULL AND %(owner_id)s::text IS NULL) AND name = %(name)s
-RETURNING id, owner_id, name, patterns, endpoint_id, handler, coalesces, created_at
+RETURNING id, owner_id, name, patterns, filter, endpoint_id, handler, coalesces, created_at

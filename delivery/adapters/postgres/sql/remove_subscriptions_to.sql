@@ -1,3 +1,3 @@
 -- Remove every subscription to an endpoint and return them. Index: subscription_endpoint.
 DELETE FROM tidings.subscription WHERE endpoint_id = %(endpoint_id)s
-RETURNING id, owner_id, name, patterns, endpoint_id, handler, coalesces, created_at
+RETURNING id, owner_id, name, patterns, filter, endpoint_id, handler, coalesces, created_at
