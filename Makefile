@@ -51,7 +51,7 @@ reference: .venv/.ready ## write docs/cli.md again from --help
 
 lock: ## make requirements.lock again from pyproject.toml (needs uv)
 	@command -v uv >/dev/null || { echo 'make lock needs uv on the PATH' >&2; exit 1; }
-	uv pip compile pyproject.toml --extra embedded --extra mocking --extra otel --group dev --universal --python-version 3.11 \
+	uv pip compile pyproject.toml --extra embedded --extra mocking --extra otel --extra schemas --group dev --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command 'make lock' --quiet -o requirements.lock $(ARGS)
 
 clean: ## remove .venv, caches and builds

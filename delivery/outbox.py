@@ -32,6 +32,12 @@ class OutboxBatch(Protocol):
     async def payloads(self, event_ids: Collection[UUID]) -> Mapping[UUID, str]:
         """Read the data of some of the rows, as JSON text."""
 
+    async def unchecked(self, event_ids: Collection[UUID]) -> Collection[UUID]:
+        """Say which of the rows somebody lets through, whatever their schema says."""
+
+    async def refuse(self, event_id: UUID, error: str) -> None:
+        """Leave a row in the outbox, poisoned at once."""
+
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         """Remove rows whose every target has its job."""
 
@@ -51,8 +57,11 @@ class Outbox(Protocol):
         A row that reaches `POISON_AT` failures is poisoned: visible, skipped, never deleted.
         """
 
-    async def requeue(self, event_id: UUID) -> bool:
-        """Make a poisoned row due again with no failures; False when there is no such row."""
+    async def requeue(self, event_id: UUID, *, unchecked: bool = False) -> bool:
+        """Make a poisoned row due again with no failures; False when there is no such row.
+
+        `unchecked` lets it through, whatever its schema says.
+        """
 
     async def asleep(self, sleeping: bool) -> None:
         """Say whether this relay sleeps, so that recording rings its doorbell only then."""

@@ -31,9 +31,11 @@ from delivery.metrics import (
     RELAYED_JOBS,
     Metrics,
 )
-from delivery.outbox import POISON_AT, Outbox, OutboxBatch
+from delivery.outbox import POISON_AT, Outbox, OutboxBatch, OutboxRow
 from delivery.sieve import Sieve
 from delivery.traces import Traces
+from subscriptions.model import Checks, EventType
+from subscriptions.schemas import fault_of
 from subscriptions.store import Store
 
 log = logging.getLogger("tidings.relay")
@@ -81,6 +83,7 @@ class Relay:
         self._metrics, self._traces = metrics or Metrics(), traces
         self._routes: dict[str, Routes] = {}
         self._version = -1
+        self._checked: dict[str, EventType] = {}  # types whose events are checked
         self._rung = asyncio.Event()
         self._told_awake = 0.0  # whoever said so last, it sleeps when this one first rests
         self._id = secrets.randbits(62)  # random a process start
@@ -176,32 +179,53 @@ class Relay:
         if not batch.rows:
             return _NOTHING
         await self._read_routes(batch, {row.event.owner_id for row in batch.rows})
-        plan = jobs_for(batch.rows, self._routes, chunk=self._settings.chunk, sieve=await self._sieve(batch))
+        rows = await self._admitted(batch) if self._checked else batch.rows
+        plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, sieve=await self._sieve(batch, rows))
         await self._jobs.with_(batch.tx).enqueue_many(plan.jobs)
         await batch.relayed(plan.relayed)
         for event_id, after_target in plan.kept:
             await batch.keep_place(event_id, after_target)
         return plan
 
-    async def _sieve(self, batch: OutboxBatch) -> Sieve | None:
+    async def _admitted(self, batch: OutboxBatch) -> Sequence[OutboxRow]:
+        """Return the rows whose data fits the schemas of their types; set those aside that may not go on otherwise."""
+        asked = {row.event.id: self._checked[row.event.type] for row in batch.rows if row.event.type in self._checked}
+        if not asked:
+            return batch.rows
+        payloads, unchecked, refused = await batch.payloads(asked), await batch.unchecked(asked), set[UUID]()
+        for event_id, declared in asked.items():
+            fault = None if event_id in unchecked else fault_of(declared, payloads[event_id])
+            if fault is not None and declared.checks is Checks.REJECT:
+                await batch.refuse(
+                    event_id, f"{fault}; `tidings events requeue {event_id} --unchecked` lets it through"
+                )
+                refused.add(event_id)
+            if fault is not None:
+                log.warning("event %s: %s", event_id, fault)
+        return [row for row in batch.rows if row.event.id not in refused]
+
+    async def _sieve(self, batch: OutboxBatch, rows: Sequence[OutboxRow]) -> Sieve | None:
         """Read the events that filters are worked out over; None where there are none."""
         asked = [
-            row.event.id
-            for row in batch.rows
-            if self._routes[row.event.owner_id].is_sifted(row.event.type, row.exposure)
+            row.event.id for row in rows if self._routes[row.event.owner_id].is_sifted(row.event.type, row.exposure)
         ]
         return Sieve(await batch.payloads(asked)) if asked else None
 
     async def _read_routes(self, batch: OutboxBatch, owner_ids: Collection[str]) -> None:
         """Compile what is not known, after the claim: a subscription committed before an event is seen."""
+        is_new = False
         if batch.routes_version != self._version:
-            self._routes, self._version = {}, batch.routes_version
+            self._routes, self._version, is_new = {}, -1, True
         missing = [owner_id for owner_id in owner_ids if owner_id not in self._routes]
         if missing and len(self._routes) + len(missing) > KEPT_OWNERS:
             self._routes, missing = {}, list(owner_ids)
-        if missing:
-            subscriptions = await self._store_on(batch.tx).routing(missing)
-            self._routes |= compile_owners(missing, subscriptions)
+        if not missing:
+            return
+        store = self._store_on(batch.tx)
+        if is_new:
+            self._checked = {each.type: each for each in await store.checked_types()}
+        self._routes |= compile_owners(missing, await store.routing(missing))
+        self._version = batch.routes_version
 
     async def _one_by_one(self, ids: Sequence[UUID]) -> None:
         for event_id in ids:

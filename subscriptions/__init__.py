@@ -7,6 +7,7 @@ from subscriptions.errors import (
     InvalidFilter,
     InvalidPattern,
     InvalidPolicy,
+    InvalidSchema,
     InvalidSubscription,
     InvalidType,
     NotFound,
@@ -14,6 +15,7 @@ from subscriptions.errors import (
     UnknownType,
 )
 from subscriptions.model import (
+    Checks,
     ClientErrors,
     Endpoint,
     EndpointChanges,
@@ -35,6 +37,7 @@ from subscriptions.subscribing import SubscriptionRegistry
 __all__ = [
     "POLICIES",
     "Change",
+    "Checks",
     "ClientErrors",
     "Conflict",
     "Endpoint",
@@ -50,6 +53,7 @@ __all__ = [
     "InvalidFilter",
     "InvalidPattern",
     "InvalidPolicy",
+    "InvalidSchema",
     "InvalidSubscription",
     "InvalidType",
     "NotFound",

@@ -5,6 +5,7 @@
      ├─ InvalidPolicy (ValueError)        a name, a delay, a number of attempts ... that cannot be accepted
      ├─ InvalidType (ValueError)          not the name of an event type, or one that may not be declared
      ├─ InvalidPattern (ValueError)       not a pattern over event types
+     ├─ InvalidSchema (ValueError)        not a JSON Schema for a type of event, or beyond its bounds
      ├─ InvalidFilter (ValueError)        not a filter over payloads, or beyond its bounds
      ├─ FilterFailed                      a filter could not be worked out over a payload
      ├─ InvalidSubscription (ValueError)  no patterns, too many, a bad name, a target that may not be
@@ -43,6 +44,10 @@ class InvalidPattern(SubscriptionError, ValueError):
 
 class InvalidFilter(SubscriptionError, ValueError):
     """The text is not a filter over payloads, or it is beyond the bounds."""
+
+
+class InvalidSchema(SubscriptionError, ValueError):
+    """The text is not a JSON Schema that a type of event may have."""
 
 
 class FilterFailed(SubscriptionError):

@@ -17,6 +17,14 @@ class Exposure(StrEnum):
     WEBHOOK = "webhook"  # may be sent to endpoints
 
 
+class Checks(StrEnum):
+    """What becomes of an event whose data does not fit the schema of its type."""
+
+    OFF = "off"  # nobody looks
+    WARN = "warn"  # it is logged, and goes on
+    REJECT = "reject"  # a recorder refuses it, and a relay sets it aside
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventType:
     """A type of event, declared once."""
@@ -24,6 +32,8 @@ class EventType:
     type: str  #: dotted, such as `invoice.paid`
     exposure: Exposure = Exposure.INTERNAL
     description: str = ""
+    schema: str | None = None  #: JSON Schema of its data
+    checks: Checks = Checks.OFF
 
 
 class ClientErrors(StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from subscriptions.model import EndpointChanges, Exposure, PolicyChanges
+from subscriptions.model import Checks, EndpointChanges, Exposure, PolicyChanges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,8 @@ class WantedType:
     type: str
     exposure: Exposure | None = None
     description: str | None = None
+    schema: str | None = None  #: empty = none
+    checks: Checks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ A store is bound to one transaction by its adapter: everything asked of it happe
 visible to others before it commits. It keeps and finds; the rules are the registry's. Methods that look for
 one thing of an owner answer None both when there is none and when it is another owner's.
 
-What moves events (`add_subscription`, `remove_subscription`, `remove_subscriptions_to`) also raises the
-version of the routes, in the same transaction: a relay that reads the new version sees the change.
+What moves events (`add_subscription`, `remove_subscription`, `remove_subscriptions_to`, types that are checked) also
+raises the version of the routes, in the same transaction: a relay that reads the new version sees the change.
 """
 
 from __future__ import annotations
@@ -75,10 +75,13 @@ class Store(Protocol):
         """
 
     async def update_type(self, event_type: EventType) -> None:
-        """Write exposure and description of a type that stands."""
+        """Write what is declared of a type that stands."""
 
     async def types(self) -> Sequence[EventType]:
         """List all declared types by name, the platform's own among them."""
+
+    async def checked_types(self) -> Sequence[EventType]:
+        """List the types whose events are checked."""
 
     async def lock_setup(self) -> None:
         """Wait until no other transaction that said so goes on; they export and import one after another."""

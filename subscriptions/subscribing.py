@@ -7,12 +7,22 @@ from collections.abc import Callable, Collection
 from datetime import datetime
 from uuid import UUID
 
-from subscriptions.errors import Conflict, InvalidSubscription, InvalidType, NotFound
+from subscriptions.errors import Conflict, InvalidSchema, InvalidSubscription, InvalidType, NotFound
 from subscriptions.filters import parse_filter
 from subscriptions.lines import MAX_LINE, MAX_NAME, check_line
 from subscriptions.match import check_declarable, check_wanted, parse_patterns
-from subscriptions.model import EndpointTarget, EventType, Exposure, HandlerTarget, Subscription, Target, describe
+from subscriptions.model import (
+    Checks,
+    EndpointTarget,
+    EventType,
+    Exposure,
+    HandlerTarget,
+    Subscription,
+    Target,
+    describe,
+)
 from subscriptions.registry import BAD_OWNER, OWNER, locked, not_removed
+from subscriptions.schemas import parse_schema
 from subscriptions.store import Change, Store
 
 _HANDLER = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
@@ -27,16 +37,21 @@ class SubscriptionRegistry:
     async def declare_type(self, event_type: EventType, *, by: str, change: bool = False) -> EventType:
         """Declare a type of event; does nothing when it stands like this already.
 
-        `change` lets exposure and description of a declared type be altered.
+        `change` lets what is declared of it be altered.
 
         Raises:
             InvalidType: no type, one of the platform's own, or a description that is not one short line.
+            InvalidSchema: the schema is none, or is missing where it is to be checked.
             Conflict: it stands otherwise, and `change` was not asked for.
         """
         check_line("by", by, MAX_NAME, InvalidType)
         name = check_declarable(event_type.type)
         if event_type.description:
             check_line("description", event_type.description, MAX_LINE, InvalidType)
+        if event_type.schema is not None:
+            parse_schema(event_type.schema)
+        elif event_type.checks is not Checks.OFF:
+            raise InvalidSchema(f"{name!r} has no schema to check by: give one, or leave checks off")
         standing = await self._store.declare_type(event_type)
         if standing == event_type:
             return event_type

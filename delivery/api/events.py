@@ -69,14 +69,16 @@ class Events:
         """
         return await self._log.between(owner_id, first, last, limit=limit)
 
-    async def requeue(self, owner_id: str, event_id: UUID) -> EventStory:
+    async def requeue(self, owner_id: str, event_id: UUID, *, unchecked: bool = False) -> EventStory:
         """Let the relay try an event again that it set aside or gave up.
+
+        `unchecked` lets one go on whose data does not fit the schema of its type.
 
         Raises:
             NotFound: the owner has no such event.
             Conflict: it is relayed already.
         """
         await self._log.get(owner_id, event_id)
-        if not await self._outbox.requeue(event_id):
+        if not await self._outbox.requeue(event_id, unchecked=unchecked):
             raise Conflict(f"event {event_id} is relayed: use `tidings deliveries replay` to send it again")
         return await self.get(owner_id, event_id)

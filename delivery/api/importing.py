@@ -15,6 +15,7 @@ from subscriptions.errors import SubscriptionError
 from subscriptions.keys import SCHEME
 from subscriptions.match import parse_patterns
 from subscriptions.model import (
+    Checks,
     Endpoint,
     EndpointChanges,
     EndpointTarget,
@@ -105,7 +106,11 @@ class Importing:
             type=wanted.type,
             exposure=old.exposure if wanted.exposure is None else Exposure(wanted.exposure),
             description=old.description if wanted.description is None else wanted.description,
+            schema=old.schema if wanted.schema is None else wanted.schema or None,
+            checks=old.checks if wanted.checks is None else wanted.checks,
         )
+        if after.schema is None:
+            after = replace(after, checks=Checks.OFF)
         if before != after:
             await self._subscriptions.declare_type(after, by=self._by, change=True)
             standing[wanted.type] = after

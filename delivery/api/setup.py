@@ -105,7 +105,14 @@ class SetupDesk:
                 owners[endpoint.owner_id].append(_wanted(endpoint, scheme, by_endpoint[endpoint.id], types))
         return Setup(
             event_types=tuple(
-                WantedType(type=each.type, exposure=each.exposure, description=each.description) for each in types
+                WantedType(
+                    type=each.type,
+                    exposure=each.exposure,
+                    description=each.description,
+                    schema=each.schema,
+                    checks=each.checks,
+                )
+                for each in types
             ),
             policies=tuple(_wanted_policy(each) for each in policies),
             owners=tuple(WantedOwner(owner_id=name, endpoints=tuple(owners[name])) for name in sorted(owners)),

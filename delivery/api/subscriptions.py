@@ -11,7 +11,7 @@ from delivery.api.endpoints import Unit
 from delivery.errors import UnknownEventType
 from delivery.ids import new_id
 from subscriptions.match import MAX_TYPE_LENGTH
-from subscriptions.model import EventType, Exposure, Subscription
+from subscriptions.model import Checks, EventType, Exposure, Subscription
 from subscriptions.store import Store
 from subscriptions.subscribing import SubscriptionRegistry
 
@@ -29,11 +29,23 @@ class EventTypes:
         by: str,
         exposure: Exposure = Exposure.INTERNAL,
         description: str = "",
+        schema: str | None = None,
+        checks: Checks | None = None,
         change: bool = False,
     ) -> EventType:
-        """Declare a type; does nothing when it stands like this, and alters it only with `change`."""
-        wanted = EventType(type=type, exposure=exposure, description=description)
+        """Declare a type; does nothing when it stands like this, and alters it only with `change`.
+
+        `schema` is the text of a JSON Schema for its data; None leaves what there is, and an empty one takes it
+        away. `checks` None leaves what there is, too; a schema that is new is one to reject by.
+        """
         async with self._unit() as store:
+            standing = next((each for each in await store.types() if each.type == type), EventType(type=type))
+            schema = standing.schema if schema is None else schema or None
+            if checks is None:
+                checks = Checks.REJECT if standing.schema is None else standing.checks
+            if schema is None:
+                checks = Checks.OFF
+            wanted = EventType(type=type, exposure=exposure, description=description, schema=schema, checks=checks)
             return await subscription_registry(store).declare_type(wanted, by=by, change=change)
 
     async def list(self) -> Sequence[EventType]:

@@ -38,7 +38,8 @@ JsonObject = dict[str, Any]
 
 def event_type(declared: EventType) -> JsonObject:
     """Describe a type of event."""
-    return {"type": declared.type, "exposure": declared.exposure.value, "description": declared.description}
+    about = {"type": declared.type, "exposure": declared.exposure.value, "description": declared.description}
+    return about | {"checks": declared.checks.value, "schema": declared.schema}
 
 
 def endpoint(one: Endpoint) -> JsonObject:

@@ -160,10 +160,15 @@ def show(session: Session, event_id: Id, form: Form) -> None:
 @events.command()
 @owned
 @EVENT_ID
+@click.option("--unchecked", is_flag=True, help="Also where its data does not fit the schema of its type.")
 @printed
-def requeue(session: Session, event_id: Id, form: Form) -> None:
+def requeue(session: Session, event_id: Id, unchecked: bool, form: Form) -> None:
     """Let the relay try an event again that it gave up."""
-    session.run(lambda app, whole: _show(app, app.events.requeue(session.owner, whole), form), event_id)
+
+    async def work(app: App, whole: UUID) -> None:
+        await _show(app, app.events.requeue(session.owner, whole, unchecked=unchecked), form)
+
+    session.run(work, event_id)
 
 
 @events.command()

@@ -43,6 +43,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             'tidings event-types declare invoice.seen --exposure webhook --description "It was read" --change',
             "alter it",
         ),
+        Example(
+            "tidings event-types declare invoice.paid --exposure webhook --schema schema.json --change",
+            "refuse data that does not fit a JSON Schema",
+        ),
     ),
     "event-types list": (Example("tidings event-types list"), Example("tidings event-types list --json")),
     "policies add": (
@@ -140,7 +144,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("tidings events list --poisoned --any-owner", "those that the relay gave up"),
     ),
     "events show": (Example("tidings events show EVENT_ID"),),
-    "events requeue": (Example("tidings events requeue EVENT_ID"),),
+    "events requeue": (
+        Example("tidings events requeue EVENT_ID"),
+        Example("tidings events requeue EVENT_ID --unchecked", "also where it does not fit its schema"),
+    ),
     "events replay": (
         Example("tidings events replay --endpoint ENDPOINT_ID --dry-run"),
         Example("tidings events replay --endpoint ENDPOINT_ID --type 'invoice.*' --since 30d --pace 50"),

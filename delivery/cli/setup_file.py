@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from delivery.cli.output import json_text
 from delivery.errors import InvalidInput
 from delivery.settings import duration
-from subscriptions.model import ClientErrors, EndpointChanges, Exposure, PayloadFormat, PolicyChanges
+from subscriptions.model import Checks, ClientErrors, EndpointChanges, Exposure, PayloadFormat, PolicyChanges
 from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 
 Steps = tuple[str | int, ...]
@@ -90,6 +90,8 @@ class _Type(_Entry):
     type: str
     exposure: Literal["internal", "webhook"] | None = None
     description: str | None = None
+    schema_: str | None = Field(default=None, alias="schema")  # pydantic has a `schema` of its own
+    checks: Literal["off", "warn", "reject"] | None = None
 
 
 class _Policy(_Entry):
@@ -163,6 +165,8 @@ def read_setup(raw: bytes, form: FileForm) -> Setup:
                 type=each.type,
                 exposure=None if each.exposure is None else Exposure(each.exposure),
                 description=each.description,
+                schema=each.schema_,
+                checks=None if each.checks is None else Checks(each.checks),
             )
             for n, each in enumerate(document.event_types)
         ),
@@ -284,6 +288,7 @@ def write_setup(setup: Setup, form: FileForm) -> str:
         "tidings": 1,
         "event_types": [
             {"type": each.type, "exposure": each.exposure and each.exposure.value, "description": each.description}
+            | ({} if each.schema is None else {"schema": each.schema, "checks": each.checks and each.checks.value})
             for each in setup.event_types
         ],
         "policies": [_policy_entry(each) for each in setup.policies],

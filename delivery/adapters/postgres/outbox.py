@@ -91,10 +91,10 @@ class PostgresOutbox:
         )
         return int(rows[0]["failures"]) if rows else 0
 
-    async def requeue(self, event_id: UUID) -> bool:
+    async def requeue(self, event_id: UUID, *, unchecked: bool = False) -> bool:
         """Make a poisoned row due again."""
         async with self._database.transaction() as tx:
-            cursor = await tx.execute(statement("requeue_outbox"), {"id": event_id})
+            cursor = await tx.execute(statement("requeue_outbox"), {"id": event_id, "unchecked": unchecked})
             found = await cursor.fetchone()
             await tx.execute(statement("notify"), {"channel": "tidings_outbox", "payload": ""})
         return found is not None
@@ -127,6 +127,14 @@ class _Batch:
     async def payloads(self, event_ids: Collection[UUID]) -> Mapping[UUID, str]:
         cursor = await self.tx.execute(statement("read_payloads"), {"ids": list(event_ids)})
         return {row["id"]: row["data"] for row in await cursor.fetchall()}
+
+    async def unchecked(self, event_ids: Collection[UUID]) -> Collection[UUID]:
+        cursor = await self.tx.execute(statement("read_unchecked"), {"ids": list(event_ids)})
+        return {row["event_id"] for row in await cursor.fetchall()}
+
+    async def refuse(self, event_id: UUID, error: str) -> None:
+        parameters = {"id": event_id, "error": error, "poison_at": POISON_AT}
+        await self.tx.execute(statement("refuse_outbox"), parameters)
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         await self.tx.execute(statement("unclaim_outbox"), {"ids": list(event_ids)})

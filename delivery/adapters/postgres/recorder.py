@@ -9,12 +9,16 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import scalar_row
+from psycopg.rows import dict_row
 
+from delivery.adapters.postgres.checking import Schemas, turns, unsteady
 from delivery.adapters.postgres.faults import mapped
 from delivery.adapters.postgres.statements import statement
 from delivery.errors import InvalidEvent, InvalidInput
 from delivery.events import AsyncBoundRecorder, BoundRecorder, JsonText
+
+#: Recorders come and go with connections; what this process knows of schemas stays.
+_SCHEMAS = Schemas()
 
 
 class PostgresRecorder:
@@ -52,8 +56,13 @@ class _SyncRecorder:
         if _is_sqlalchemy(connection) and not connection.in_transaction():
             connection.begin()  # else SQLAlchemy would see nothing to commit
         found = _driver_connection(connection)
-        with mapped(InvalidEvent), psycopg.Cursor(found, row_factory=scalar_row) as cursor:
-            return UUID(str(cursor.execute(statement("record_event"), parameters).fetchone()))
+        for turn in turns():
+            checked = _SCHEMAS.checked(parameters, is_fresh=turn > 0)
+            with mapped(InvalidEvent), psycopg.Cursor(found, row_factory=dict_row) as cursor:
+                row = cursor.execute(statement("record_event"), checked).fetchone()
+            if (event_id := _SCHEMAS.recorded(type, row)) is not None:
+                return event_id
+        raise unsteady(type)
 
 
 class _AsyncRecorder:
@@ -75,10 +84,15 @@ class _AsyncRecorder:
         if _is_sqlalchemy(connection) and not connection.in_transaction():
             await connection.begin()
         found = _driver_connection(connection)
-        with mapped(InvalidEvent):
-            async with psycopg.AsyncCursor(found, row_factory=scalar_row) as cursor:
-                await cursor.execute(statement("record_event"), parameters)
-                return UUID(str(await cursor.fetchone()))
+        for turn in turns():
+            checked = _SCHEMAS.checked(parameters, is_fresh=turn > 0)
+            with mapped(InvalidEvent):
+                async with psycopg.AsyncCursor(found, row_factory=dict_row) as cursor:
+                    await cursor.execute(statement("record_event"), checked)
+                    row = await cursor.fetchone()
+            if (event_id := _SCHEMAS.recorded(type, row)) is not None:
+                return event_id
+        raise unsteady(type)
 
 
 def _is_session(connection: Any) -> bool:

@@ -11,6 +11,7 @@ from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.credentials import Credentials
 from subscriptions.model import (
+    Checks,
     ClientErrors,
     Endpoint,
     EndpointState,
@@ -33,12 +34,19 @@ _MS = timedelta(milliseconds=1)
 def type_columns(event_type: EventType) -> Columns:
     """Write a type."""
     exposure = event_type.exposure.value
-    return {"type": event_type.type, "exposure": exposure, "description": event_type.description}
+    about = {"type": event_type.type, "exposure": exposure, "description": event_type.description}
+    return about | {"schema": event_type.schema, "checks": event_type.checks.value}
 
 
 def type_of(row: DictRow) -> EventType:
     """Read a type."""
-    return EventType(type=row["type"], exposure=Exposure(row["exposure"]), description=row["description"])
+    return EventType(
+        type=row["type"],
+        exposure=Exposure(row["exposure"]),
+        description=row["description"],
+        schema=row["schema"],
+        checks=Checks(row["checks"]),
+    )
 
 
 def policy_columns(policy: RetryPolicy) -> Columns:

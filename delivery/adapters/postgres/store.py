@@ -41,7 +41,7 @@ from delivery.compiler import endpoint_lane
 from delivery.errors import ConfigurationError, NotFound
 from delivery.health import BY, DISABLED, ENABLED, HealthRules
 from delivery.sealing import SealError
-from subscriptions.model import Endpoint, EndpointState, EventType, RetryPolicy, Subscription, UnopenedHeaders
+from subscriptions.model import Checks, Endpoint, EndpointState, EventType, RetryPolicy, Subscription, UnopenedHeaders
 from subscriptions.store import Change, StoredKey
 
 log = logging.getLogger("tidings.store")
@@ -65,18 +65,24 @@ class PostgresStore:
 
     async def declare_type(self, event_type: EventType) -> EventType | None:
         """Add a type, or return the one that stands."""
-        if await self._rows("declare_type", type_columns(event_type)):
+        if added := await self._rows("declare_type", type_columns(event_type)):
+            await self._rerouted(added if event_type.checks is not Checks.OFF else [])
             return None
         [row] = await self._rows("lock_type", {"type": event_type.type})  # types never go
         return type_of(row)
 
     async def update_type(self, event_type: EventType) -> None:
-        """Write exposure and description."""
+        """Write what is declared of it; relays hear of it, for it may be checked otherwise."""
         await self._run("update_type", type_columns(event_type))
+        await self._run("raise_routes_version", {})
 
     async def types(self) -> Sequence[EventType]:
         """List all declared types."""
         return [type_of(row) for row in await self._rows("list_types", {})]
+
+    async def checked_types(self) -> Sequence[EventType]:
+        """List the types whose events are checked."""
+        return [type_of(row) for row in await self._rows("checked_types", {})]
 
     # Policies ---------------------------------------------------------------------------------------------------
 

@@ -228,6 +228,7 @@ def write_files(secret: SigningSecret) -> None:
     """Write the files that examples name into the current folder."""
     body = b'{"amount": "12.50"}'
     Path("data.json").write_bytes(body)
+    Path("schema.json").write_text('{"type": "object"}')
     headers = "".join(f"{name}: {value}\n" for name, value in WebhookSigner([secret]).headers("a", body).items())
     Path("request.txt").write_bytes(headers.encode() + b"\n" + body)
 

@@ -27,6 +27,7 @@ URL = "https://example.com/hook"
 
 def test_a_type_is_declared_and_changed_on_purpose(cli: Cli):
     declared = {"type": "invoice.paid", "exposure": "webhook", "description": "Money came."}
+    declared |= {"checks": "off", "schema": None}
     args = ("event-types", "declare", "invoice.paid", "--exposure", "webhook", "--description", "Money came.")
     assert cli.json(*args) == declared
     assert cli.json(*args) == declared
@@ -35,7 +36,7 @@ def test_a_type_is_declared_and_changed_on_purpose(cli: Cli):
     assert {each["type"].rpartition(".")[0] for each in platforms} == {"tidings.endpoint", "tidings.delivery"}
     assert cli.run("event-types", "declare", "invoice.paid").exit_code == 1
     assert cli.json("event-types", "declare", "invoice.paid", "--change")["exposure"] == "internal"
-    assert cli("event-types", "list").splitlines()[1].split() == ["invoice.paid", "internal"]
+    assert cli("event-types", "list").splitlines()[1].split() == ["invoice.paid", "internal", "off"]
 
 
 def test_what_the_platform_tells_of_itself_is_subscribed_to_by_name(cli: Cli):

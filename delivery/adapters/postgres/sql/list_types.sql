@@ -1,2 +1,2 @@
 -- All declared types by name, in the order of code points.
-SELECT type, exposure, description FROM tidings.event_type ORDER BY type COLLATE "C"
+SELECT type, exposure, description, schema, checks FROM tidings.event_type ORDER BY type COLLATE "C"
