@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Any, Literal
 from uuid import UUID
 
+from subscriptions.rates import Rate
+
 
 class Exposure(StrEnum):
     """How far events of a type may go."""
@@ -134,6 +136,7 @@ class Endpoint:
     tls: TlsIdentity | None = None  #: of connections to it; None = the system's authorities, and no certificate
     format: PayloadFormat = PayloadFormat.ENVELOPE
     limit: int = 10  #: deliveries in flight at once, over all processes
+    rate: Rate | None = None  #: how often a try may start, over all processes; None = as often as there are deliveries
     timeout: timedelta | None = None  #: of one attempt, DNS to last byte; None = that of its policy
     overrides: Mapping[str, str] = field(default_factory=dict)  #: classifier rows: outcome code -> class name
     state: EndpointState = EndpointState.ENABLED
@@ -154,6 +157,7 @@ class EndpointChanges:
     tls: TlsIdentity | None = None  #: replaces all of it; an empty one leaves none
     format: PayloadFormat | None = None
     limit: int | None = None
+    rate: Rate | None = None  #: `NO_RATE` leaves none
     timeout: timedelta | None = None
     no_timeout: Literal[True] | None = None  #: takes it back: that of its policy counts
     overrides: Mapping[str, str] | None = None  #: replaces all of them

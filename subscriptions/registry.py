@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from signing import SenderKey
+from subscriptions.bounds import check_bounds
 from subscriptions.errors import (
     Conflict,
     InvalidEndpoint,
@@ -31,13 +32,10 @@ from subscriptions.model import (
     UnopenedHeaders,
     describe,
 )
-from subscriptions.policies import check_timeout
 from subscriptions.policy_registry import check_choice
+from subscriptions.rates import Rate
 from subscriptions.store import Change, Store
 from subscriptions.urls import canonical_url
-
-#: Deliveries that an endpoint may have in flight at once.
-MAX_LIMIT = 1000
 
 OWNER = re.compile(r"[!-~]{1,128}")
 
@@ -78,6 +76,7 @@ class EndpointRegistry:
         policy: str = "standard",
         headers: tuple[tuple[str, str], ...] = (),
         limit: int = 10,
+        rate: Rate | None = None,
         timeout: timedelta | None = None,
         overrides: Mapping[str, str] | None = None,
         tls: TlsIdentity | None = None,
@@ -104,6 +103,7 @@ class EndpointRegistry:
             policy=policy,
             headers=headers,
             limit=limit,
+            rate=rate,
             timeout=timeout,
             overrides=dict(overrides or {}),
             tls=tls,
@@ -213,10 +213,7 @@ class EndpointRegistry:
     def _checked(self, endpoint: Endpoint) -> Endpoint:
         if endpoint.description:
             check_line("description", endpoint.description, MAX_LINE, InvalidEndpoint)
-        if not 1 <= endpoint.limit <= MAX_LIMIT:
-            raise InvalidEndpoint(f"a limit of {endpoint.limit} is not allowed: give 1 to {MAX_LIMIT}")
-        if endpoint.timeout is not None:
-            check_timeout(endpoint.timeout, InvalidEndpoint)
+        check_bounds(endpoint)
         check_headers(endpoint.headers)
         self._check_overrides(endpoint.overrides)
         url, tls = canonical_url(endpoint.url), endpoint.tls or None
@@ -226,7 +223,7 @@ class EndpointRegistry:
             if not url.startswith("https:"):
                 raise InvalidEndpoint("certificates go with an https URL: change it, or leave them out")
             self._check_tls(tls)
-        return replace(endpoint, url=url, tls=tls)
+        return replace(endpoint, url=url, tls=tls, rate=endpoint.rate or None)
 
     async def _write(self, old: Endpoint, new: Endpoint, what: str, by: str) -> Endpoint:
         changed = [each.name for each in fields(new) if getattr(old, each.name) != getattr(new, each.name)]

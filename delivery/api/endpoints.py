@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from subscriptions.model import (
 )
 from subscriptions.policies import STANDARD
 from subscriptions.policy_registry import policy_of
+from subscriptions.rates import Rate
 from subscriptions.registry import EndpointRegistry
 from subscriptions.store import Store, StoredKey
 from subscriptions.urls import canonical_url
@@ -41,6 +43,10 @@ from subscriptions.urls import canonical_url
 Unit = Callable[[], AbstractAsyncContextManager[Store]]
 #: Says why a URL of an owner may not be sent to now; None = it may.
 Gate = Callable[[str, str], Awaitable[str | None]]
+#: Takes a token of an endpoint's rate, by its lane: returns how long to wait for it; none where longer than was said.
+Take = Callable[[str, timedelta], Awaitable[timedelta]]
+#: How long a test waits for the endpoint's rate at most.
+MOST_WAIT = timedelta(seconds=30)
 #: The type of the event that `test` sends. It is never recorded.
 TEST_TYPE = "tidings.endpoint.test"
 _CANCEL_BATCH = 500
@@ -71,9 +77,11 @@ class Endpoints:
         jobs: Inspector,
         health: Health,
         attempt: Callable[[Parcel], Awaitable[Reply | Fault | RetryableError | PermanentError]],
+        take: Take,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._unit, self._seal, self._gate, self._jobs, self._attempt = unit, seal, gate, jobs, attempt
-        self._health = health
+        self._health, self._take, self._sleep = health, take, sleep
         self._check_keys, self._open_key, self._check_tls = check_keys, open_key, check_tls
 
     async def add(
@@ -86,6 +94,7 @@ class Endpoints:
         headers: Sequence[tuple[str, str]] = (),
         description: str = "",
         limit: int = 10,
+        rate: Rate | None = None,
         timeout: timedelta | None = None,
         overrides: Mapping[str, str] | None = None,
         tls: TlsIdentity | None = None,
@@ -114,6 +123,7 @@ class Endpoints:
                 headers=tuple(headers),
                 description=description,
                 limit=limit,
+                rate=rate,
                 timeout=timeout,
                 overrides=overrides,
                 tls=tls,
@@ -268,7 +278,15 @@ class Endpoints:
             )
 
     async def test(self, owner_id: str, endpoint_id: UUID) -> Tested:
-        """Send one signed test event at once and say what came of it; nothing is recorded or retried."""
+        """Send one signed test event and say what came of it; nothing is recorded or retried.
+
+        It goes at once, or where the endpoint has a rate with the next token, before the deliveries that wait.
+
+        Raises:
+            NotFound: the owner has no such endpoint.
+            Conflict: it was removed, or its rate leaves no room for a test within half a minute.
+            SealError: its credentials cannot be opened.
+        """
         now = datetime.now(UTC)
         async with self._unit() as store:
             endpoint = await store.endpoint(owner_id, endpoint_id)
@@ -282,6 +300,7 @@ class Endpoints:
             raise SealError(
                 f"the credentials of endpoint {endpoint_id} cannot be opened: put their key back in TIDINGS_KEYS"
             )
+        await self._await_turn(endpoint)
         event = Event(
             id=new_id(),
             owner_id=owner_id,
@@ -296,11 +315,22 @@ class Endpoints:
             endpoint=endpoint,
             policy=policy,
             keys=tuple(keys),
-            loaded_at=now,
+            loaded_at=datetime.now(UTC),
         )
         answer = await self._attempt(parcel)
         verdict = classify(answer, endpoint.overrides, policy.client_errors)
         return Tested(event=event, endpoint=endpoint, answer=answer, verdict=verdict)
+
+    async def _await_turn(self, endpoint: Endpoint) -> None:
+        if endpoint.rate is None:
+            return
+        wait = await self._take(endpoint_lane(endpoint.id), MOST_WAIT)
+        if wait > MOST_WAIT:
+            raise Conflict(
+                f"the rate of endpoint {endpoint.id} ({endpoint.rate}) leaves room for a test in"
+                f" {wait.total_seconds():.0f} s only: try again then, or `tidings endpoints update` its --rate"
+            )
+        await self._sleep(wait.total_seconds())
 
     def registry(self, store: Store) -> EndpointRegistry:
         """Return the rules of registering, over a store."""

@@ -228,6 +228,7 @@ def _wanted(
             policy=endpoint.policy,
             format=endpoint.format,
             limit=endpoint.limit,
+            rate=endpoint.rate,
             timeout=endpoint.timeout,
             no_timeout=True if endpoint.timeout is None else None,
             overrides=endpoint.overrides,

@@ -20,6 +20,7 @@ from delivery.adapters.embedded import EmbeddedPostgres
 from delivery.adapters.http import LOCAL, Egress, Guard, HttpChannel, SystemResolver, blocked_url, check_identity
 from delivery.adapters.http.faults import SendError
 from delivery.adapters.otel import OtelTraces
+from delivery.adapters.postgres.buckets import PostgresBuckets
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.ending import end
 from delivery.adapters.postgres.event_log import PostgresEventLog
@@ -156,6 +157,7 @@ class Parts:
             jobs=self.runtime,
             health=self.health,
             attempt=self.deliver.attempt,
+            take=PostgresBuckets(database).take,
         )
         self.subscriptions = Subscriptions(self.unit)
         self.policies = Policies(self.unit, PolicyBounds(max_age=settings.max_age, lease=settings.lease))

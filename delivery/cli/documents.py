@@ -58,6 +58,8 @@ def endpoint(one: Endpoint) -> JsonObject:
         "tls": None if unopened else described_tls(one.tls),
         "format": one.format.value,
         "limit": one.limit,
+        "rate": None if one.rate is None else str(one.rate),
+        "burst": None if one.rate is None else one.rate.burst,
         "timeout_s": None if one.timeout is None else one.timeout.total_seconds(),
         "overrides": dict(one.overrides),
         "created_at": moment(one.created_at),

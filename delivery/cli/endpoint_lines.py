@@ -31,6 +31,7 @@ def fields(
         ("tls", tls_line(one)),
         ("format", one.format.value),
         ("limit", f"{one.limit} in flight"),
+        ("rate", rate_line(one)),
         ("timeout", timeout_line(one, policy)),
         ("overrides", ", ".join(f"{code}={verdict}" for code, verdict in one.overrides.items()) or None),
         ("deliveries", waiting + parked),
@@ -56,6 +57,11 @@ def headers_line(one: Endpoint) -> str | None:
     if isinstance(one.headers, UnopenedHeaders):
         return "sealed with a key that is not configured: put it into TIDINGS_KEYS again"
     return ", ".join(name for name, _ in one.headers) or None
+
+
+def rate_line(one: Endpoint) -> str | None:
+    """Say how often deliveries may start."""
+    return None if one.rate is None else f"{one.rate}, {one.rate.burst} at once after a rest"
 
 
 def tls_line(one: Endpoint) -> str | None:

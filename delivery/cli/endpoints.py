@@ -16,13 +16,13 @@ from delivery.classifier import Delivered
 from delivery.cli import completing, documents
 from delivery.cli.consent import Consent, destructive
 from delivery.cli.credentials import credentialed
-from delivery.cli.endpoint_lines import brief, fields, headers_line, policy_line, timeout_line, tls_line
+from delivery.cli.endpoint_lines import brief, fields, headers_line, policy_line, rate_line, timeout_line, tls_line
 from delivery.cli.failures import Failed
 from delivery.cli.ids import Id
 from delivery.cli.lists import Listing, pages
 from delivery.cli.options import Noun, any_owner, limited, listed, owned, printed, signed
 from delivery.cli.output import Form, counted, write_fields, write_json, write_line
-from delivery.cli.parameters import DURATION, ENDPOINT, HEADER, OVERRIDE
+from delivery.cli.parameters import DURATION, ENDPOINT, HEADER, OVERRIDE, RATE
 from delivery.cli.session import Session
 from delivery.cli.setup import export_setup, import_setup
 from delivery.cli.signing_keys import REVEALED, list_keys, revealed_field, rotate_secret, scheme_option, show_jwks
@@ -31,6 +31,7 @@ from delivery.health import Streak
 from delivery.jobs import JobState
 from delivery.replay import DeliveryFilter
 from subscriptions.model import Endpoint, EndpointChanges, EndpointTarget, PayloadFormat, RetryPolicy, TlsIdentity
+from subscriptions.rates import NO_RATE, Rate
 from subscriptions.store import StoredKey
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def _described(command: Command) -> Command:
             help="How events are written (envelope).",
         ),
         click.option("--limit", type=int, metavar="N", help="Deliveries in flight at once (10)."),
+        click.option(
+            "--rate", type=RATE, metavar="N/s", help="Deliveries that may start in a second, or a minute (100/m)."
+        ),
+        click.option(
+            "--burst", type=int, metavar="N", help="With --rate: so many at once after a rest (a second's worth)."
+        ),
         click.option("--timeout", type=DURATION, metavar="DURATION", help="Of one attempt (its policy's)."),
         click.option(
             "--override",
@@ -111,6 +118,8 @@ def add(
     tls: TlsIdentity | None,
     format: str | None,
     limit: int | None,
+    rate: Rate | None,
+    burst: int | None,
     timeout: timedelta | None,
     overrides: Pairs,
     scheme: str,
@@ -122,7 +131,12 @@ def add(
     A secret (v1) is shown here and never again; a public key (v1a) is no secret, and `endpoints keys` shows it again.
     """
     given: dict[str, Any] = {"policy": policy, "description": description, "limit": limit, "timeout": timeout}
-    given |= {"scheme": scheme, "tls": tls, "format": PayloadFormat(format) if format else None}
+    given |= {
+        "rate": _paced(rate, burst),
+        "scheme": scheme,
+        "tls": tls,
+        "format": PayloadFormat(format) if format else None,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     if re.fullmatch(r"[\w.-]+:[0-9]+(/\S*)?", url):  # as a browser takes it
         raise Failed(f"the URL {url!r} has no scheme: write http://{url}{'' if '/' in url else '/'} or https://...")
@@ -192,6 +206,7 @@ def show(session: Session, endpoint_id: Id, form: Form) -> None:
 @_described
 @click.option("--no-headers", is_flag=True, help="Send no headers along any more.")
 @click.option("--no-tls", is_flag=True, help="Show no certificate and trust the system's authorities again.")
+@click.option("--no-rate", is_flag=True, help="Let deliveries start as they come again.")
 @click.option("--no-timeout", is_flag=True, help="Take that of its policy again.")
 @click.option("--no-overrides", is_flag=True, help="Judge by the table again.")
 @signed
@@ -206,10 +221,13 @@ def update(
     tls: TlsIdentity | None,
     format: str | None,
     limit: int | None,
+    rate: Rate | None,
+    burst: int | None,
     timeout: timedelta | None,
     overrides: Pairs,
     no_headers: bool,
     no_tls: bool,
+    no_rate: bool,
     no_timeout: bool,
     no_overrides: bool,
     by: str,
@@ -220,7 +238,9 @@ def update(
     Headers (with --basic and --bearer), certificates (with --ca) and overrides that are given replace all of their
     kind: give again what is to stay.
     """
-    given = ((headers, no_headers), (overrides, no_overrides), (tls, no_tls), (timeout is not None, no_timeout))
+    paced = _paced(rate, burst)
+    numbers = (paced, no_rate), (timeout is not None, no_timeout)
+    given = ((headers, no_headers), (overrides, no_overrides), (tls, no_tls), *numbers)
     if any(one and no_one for one, no_one in given):
         raise click.UsageError("an option and its --no- contradict each other")
     changes = EndpointChanges(
@@ -231,6 +251,7 @@ def update(
         tls=TlsIdentity() if no_tls else tls,
         format=PayloadFormat(format) if format else None,
         limit=limit,
+        rate=NO_RATE if no_rate else paced,
         timeout=timeout,
         no_timeout=True if no_timeout else None,
         overrides={} if no_overrides else dict(overrides) or None,
@@ -244,7 +265,8 @@ def update(
 
     endpoint, by_policy = session.run(work, endpoint_id)
     told = [("policy", policy_line(endpoint, by_policy)), ("timeout", timeout_line(endpoint, by_policy))]
-    _write(endpoint, form, *told, ("headers", headers_line(endpoint)), ("tls", tls_line(endpoint)))
+    told += [("headers", headers_line(endpoint)), ("tls", tls_line(endpoint)), ("rate", rate_line(endpoint))]
+    _write(endpoint, form, *told)
 
 
 @endpoints.command()
@@ -333,6 +355,13 @@ def test(session: Session, endpoint_id: Id, form: Form) -> None:
 
 for command in (rotate_secret, list_keys, show_jwks, export_setup, import_setup):
     endpoints.add_command(command)
+
+
+def _paced(rate: Rate | None, burst: int | None) -> Rate | None:
+    """Put a rate and its burst together."""
+    if rate is None and burst is not None:
+        raise click.UsageError("--burst goes with --rate: give both, as --rate 10/s --burst 20")
+    return rate if rate is None or burst is None else replace(rate, burst=burst)
 
 
 async def _removing(owner_id: str, app: App, endpoint_id: UUID) -> tuple[UUID, str]:

@@ -84,6 +84,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("tidings endpoints update ENDPOINT_ID --url https://example.com/moved"),
         Example("tidings endpoints update ENDPOINT_ID --limit 20 --timeout 15s --policy quick"),
         Example("tidings endpoints update ENDPOINT_ID --no-timeout", "its policy says how long an attempt may take"),
+        Example("tidings endpoints update ENDPOINT_ID --rate 10/s --burst 20", "start no more than its receiver takes"),
         Example("tidings endpoints update ENDPOINT_ID --override http_409=delivered", "judge an answer otherwise"),
     ),
     "endpoints enable": (Example("tidings endpoints enable ENDPOINT_ID"),),

@@ -99,6 +99,16 @@ def _override(text: str) -> tuple[str, str]:
     return code.strip(), verdict.strip()
 
 
+def _rate(text: str) -> Any:
+    from subscriptions.errors import InvalidEndpoint
+    from subscriptions.rates import Rate
+
+    try:
+        return Rate.parse(text)
+    except InvalidEndpoint as error:
+        raise InvalidInput(str(error)) from None
+
+
 def _job_id(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,19}", text, re.ASCII) or not 1 <= int(text) <= MAX_JOB_ID:
         raise InvalidInput(f"{text[:40]!r} is no id: deliveries and jobs have numbers, which `list` shows")
@@ -137,6 +147,7 @@ DURATIONS = Written("durations", _durations)
 MOMENT = Written("when", _moment)
 HEADER = Written("header", _header)
 OVERRIDE = Written("override", _override)
+RATE = Written("rate", _rate)
 JOB_ID = Written("id", _job_id)
 ENDPOINT = Written("id", partial(read_id, Sort.ENDPOINT), completing.endpoints)
 EVENT = Written("id", partial(read_id, Sort.EVENT), completing.events)

@@ -309,4 +309,4 @@ def _short(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{name}={each}" for name, each in value.items()) or "none"
-    return repr(value) if value == "" else str(value)
+    return "none" if value is None else repr(value) if value == "" else str(value)

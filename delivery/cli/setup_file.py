@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,7 @@ from delivery.cli.output import json_text
 from delivery.errors import InvalidInput
 from delivery.settings import duration
 from subscriptions.model import Checks, ClientErrors, EndpointChanges, Exposure, PayloadFormat, PolicyChanges
+from subscriptions.rates import Rate
 from subscriptions.setup import Setup, WantedEndpoint, WantedOwner, WantedPolicy, WantedSubscription, WantedType
 
 Steps = tuple[str | int, ...]
@@ -75,6 +77,12 @@ def _of_platform(given: Any) -> Any:
     return _OF_PLATFORM if given == _OF_PLATFORM else _whole_ms(given)
 
 
+def _rate(given: Any) -> Any:
+    if not isinstance(given, str):
+        raise ValueError("write it as 10/s or 100/m")
+    return Rate.parse(given)
+
+
 def _id(given: Any) -> Any:
     try:
         return UUID(given)
@@ -117,6 +125,8 @@ class _Endpoint(_Entry):
     policy: str | None = None
     format: Literal["envelope", "cloudevents", "raw"] | None = None
     limit: int | None = None
+    rate: Annotated[Rate | None, BeforeValidator(_rate)] = None
+    burst: int | None = None
     timeout: Annotated[timedelta | Literal["policy"] | None, BeforeValidator(_of_policy)] = None
     overrides: dict[str, str] | None = None
     headers: dict[str, Annotated[str | None, BeforeValidator(_value)]] | None = None
@@ -206,6 +216,7 @@ def _endpoint(entry: _Endpoint, path: Steps, place: Place) -> WantedEndpoint:
             policy=entry.policy,
             format=None if entry.format is None else PayloadFormat(entry.format),
             limit=entry.limit,
+            rate=_paced(entry, place(path)),
             timeout=entry.timeout if isinstance(entry.timeout, timedelta) else None,
             no_timeout=True if entry.timeout == _OF_POLICY else None,
             overrides=entry.overrides,
@@ -224,6 +235,12 @@ def _endpoint(entry: _Endpoint, path: Steps, place: Place) -> WantedEndpoint:
             for n, each in enumerate(entry.subscriptions)
         ),
     )
+
+
+def _paced(entry: _Endpoint, place: str) -> Rate | None:
+    if entry.rate is None and entry.burst is not None:
+        raise InvalidInput(f"{place}: a burst goes with a rate: give both")
+    return entry.rate if entry.rate is None or entry.burst is None else replace(entry.rate, burst=entry.burst)
 
 
 def written(path: Steps) -> str:
@@ -324,6 +341,8 @@ def _endpoint_entry(one: WantedEndpoint) -> dict[str, Any]:
         "policy": fields.policy,
         "format": fields.format and fields.format.value,
         "limit": fields.limit,
+        "rate": fields.rate and str(fields.rate),
+        "burst": fields.rate and fields.rate.burst,
         "timeout": _OF_POLICY if fields.timeout is None else _duration(fields.timeout),
         "overrides": dict(fields.overrides or {}),
         "headers": {name: dict(_SECRET) for name, _ in one.headers or ()} or None,

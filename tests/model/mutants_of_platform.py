@@ -82,6 +82,23 @@ PROMISES = (
         [f"{CONFORMANCE}test_lanes.py::test_owners_take_turns_however_many_lanes_they_have"],
     ),
     Mutant(
+        "one claim at a time spends a lane's tokens",
+        f"{SQL}claim_paced.sql",
+        " LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED",
+        " LIMIT 1",
+        [f"{OF_POSTGRES}test_rates.py::test_many_who_claim_one_lane_at_once_start_no_more_than_its_rate_allows"],
+    ),
+    Mutant(
+        "what starts has spent a token",
+        f"{SQL}claim_paced.sql",
+        "AND spent.is_less",
+        "AND false",
+        [
+            f"{OF_POSTGRES}test_rates.py::test_many_who_claim_one_lane_at_once_start_no_more_than_its_rate_allows",
+            "tests/journeys/test_rates.py::test_the_rate_holds_over_kills",
+        ],
+    ),
+    Mutant(
         "who holds on has half of the slots",
         f"{POSTGRES}crew.py",
         "drag=max(self._settings.slots // 2, 1)",

@@ -8,6 +8,7 @@ import pytest
 
 from delivery.errors import InvalidInput
 from signing.keys import SigningSecret
+from subscriptions.bounds import MAX_LIMIT
 from subscriptions.errors import (
     InvalidEndpoint,
 )
@@ -15,9 +16,7 @@ from subscriptions.model import (
     EndpointChanges,
     EndpointState,
 )
-from subscriptions.registry import (
-    MAX_LIMIT,
-)
+from subscriptions.rates import MAX_BURST, MAX_RATE, Rate
 from subscriptions.store import Change
 from tests.subscriptions.notebook import BAD_LINES, BAD_OWNERS, URL, House
 
@@ -52,6 +51,7 @@ async def test_every_setting_is_kept(house: House):
         "policy": "patient",
         "headers": (("X-Team", "billing"),),
         "limit": MAX_LIMIT,
+        "rate": Rate(number=MAX_RATE, burst=MAX_BURST),
         "timeout": timedelta(seconds=30),
         "overrides": {"http_404": "retryable"},
     }
@@ -91,6 +91,13 @@ BAD_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"policy": ""}, "no policy"),
     ({"limit": 0}, "limit of 0"),
     ({"limit": MAX_LIMIT + 1}, "give 1 to 1000"),
+    ({"rate": Rate(number=MAX_RATE + 1)}, "give 1/m to 10000/s"),
+    ({"rate": Rate(number=60 * MAX_RATE + 1, per=timedelta(minutes=1))}, "give 1/m to 10000/s"),
+    ({"rate": Rate(number=0, burst=1)}, "give 1/m to 10000/s"),
+    ({"rate": Rate(number=-1)}, "give 1/m to 10000/s"),
+    ({"rate": Rate(number=1, per=timedelta(hours=1))}, "a second's or a minute's"),
+    ({"rate": Rate(number=1, burst=0)}, "burst of 0 is not allowed: give 1 to 10000"),
+    ({"rate": Rate(number=1, burst=MAX_BURST + 1)}, "give 1 to 10000"),
     ({"timeout": timedelta(milliseconds=99)}, "give 0.1s to 30s"),
     ({"timeout": timedelta(seconds=30, microseconds=1)}, "give 0.1s to 30s"),
     ({"timeout": timedelta(0)}, "timeout"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,19 +13,18 @@ from typing import Any
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres import tries
+from delivery.adapters.postgres.claims import Claims
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.ending import end, together
 from delivery.adapters.postgres.jobs import JOBS_CHANNEL
-from delivery.adapters.postgres.lanes import Ask
 from delivery.adapters.postgres.leases import Leases
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler, pause_s
-from delivery.adapters.postgres.statements import statement
 from delivery.adapters.postgres.territory import Territory, now
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.jobs import JobKind
-from delivery.metrics import CLAIM_S, CLAIMED, Metrics
+from delivery.metrics import Metrics
 from delivery.timers import Timers
 
 log = logging.getLogger("tidings.worker")
@@ -75,13 +73,14 @@ class Crew:
             raise ConfigurationError("a lease must be at least 0.5 s")
         if settings.slots < 1:
             raise ConfigurationError("slots must be at least 1")
-        self._database, self._kinds, self._settings = database, kinds, settings
+        self._kinds, self._settings = kinds, settings
         self.flights: dict[int, tries.Flight] = {}
         self._leases = Leases(database, settings.lease, self.flights)
         self._metrics = metrics or Metrics()
         self.settler = Settler(database, self._settled, self._metrics)
         queues = sorted({kind.queue for kind in kinds.values()})
         self.territory = Territory(database, queues, settings.shard_lease, settings.lease, self.flights)
+        self._claims = Claims(database, self.territory, settings.lease, settings.shard_lease, self._metrics)
         self._wake = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
@@ -90,7 +89,6 @@ class Crew:
         self._dragging = 0
         self._claiming = asyncio.Lock()
         self._sweep_took = 0.0
-        self._claim_called: float | None = None  # on `boot_time`, while a claim is under way
         self.ended: Callable[[int], None] = lambda _: None  #: told of each job of ours that is final
         self.cannot: set[str] = set()  #: what the loops fail at
         self._listener = Listener(database, (JOBS_CHANNEL, LANES_CHANNEL, CANCEL_CHANNEL), self._hear, self._caught_up)
@@ -124,7 +122,7 @@ class Crew:
 
     async def _own(self) -> None:
         """Hold on to our shards, but not while a claim hangs: then others are to have them."""
-        called = self._claim_called
+        called = self._claims.called
         if called is not None and boot_time() - called > self._settings.shard_lease.total_seconds():
             log.warning("a claim hangs; the shards go to whoever can claim")
             self.territory.shards.drop()
@@ -242,44 +240,8 @@ class Crew:
         async with self._claiming:
             if self.stopping:
                 return False
-            lease, called = secrets.randbits(62), boot_time()
-            self._claim_called = called
-            parameters, began = self._claim_parameters(asks, lease), now()
-            try:
-                rows = await self._database.fetch(statement("claim_jobs"), parameters, quick=True)
-            except BaseException:
-                for ask in asks:
-                    self.territory.book.answered(ask, ask.slots, None)  # who knows; it may have work still
-                raise
-            finally:
-                self._claim_called = None
-            self._metrics.took(CLAIM_S, now() - began)
-            self._metrics.count(CLAIMED, by=len(rows))
-            self._take(rows, asks, lease, called + self._settings.lease.total_seconds())
+            await self._claims.claim(asks, self._start)
         return True
-
-    def _claim_parameters(self, asks: Sequence[Ask], lease: int) -> dict[str, object]:
-        return {
-            "lanes": [ask.slot for ask in asks],
-            "slots": [ask.slots for ask in asks],
-            "floors": [ask.floor for ask in asks],
-            "shards": [ask.shard for ask in asks],
-            "worker": self.territory.shards.worker,
-            "margin": self._settings.shard_lease / 5,
-            "lease": lease,
-            "lease_for": self._settings.lease,
-        }
-
-    def _take(self, rows: Sequence[DictRow], asks: Sequence[Ask], lease: int, good_until: float) -> None:
-        by_slot: dict[int, list[DictRow]] = {}
-        for row in rows:
-            by_slot.setdefault(row["lane"], []).append(row)
-            self._start(tries.Flight(row, row["lane"] >> 3, lease, good_until, now()))
-        for ask in asks:
-            mine = by_slot.get(ask.slot, [])
-            self.territory.book.answered(ask, len(mine), max((row["run_at"] for row in mine), default=None))
-        if self.territory.book.is_unsure:
-            self.territory.unsure.set()
 
     def _start(self, flight: tries.Flight) -> None:
         job_id = flight.row["id"]

@@ -58,6 +58,8 @@ class Lane:
     on: bool = True
     paused_until: float = 0.0
     cautious: bool = False
+    rate: tuple[float, int] | None = None  #: tokens a second, and how many its bucket holds; None = it starts as it may
+    empty_until: float = 0.0  #: of its bucket, as the last claim found it
     asked_at: int = 0  #: number of the read that told this; an older one does not overwrite it
     in_flight: int = 0
     window: int = START_WINDOW  #: of a cautious lane: how many at once it has earned
@@ -87,10 +89,14 @@ class Lane:
 
     def runnable(self, now: float) -> int | None:
         """Return the class that is next, or None where nothing may start."""
-        if not self.ready or not self.on or not self.room:
+        if not self.ready or not self.on or not self.room or self.held_until > now:
             return None
-        first = min(self.ready)
-        return first if first == FORCED or self.paused_until <= now else None
+        return min(self.ready)
+
+    @property
+    def held_until(self) -> float:
+        """Return until when what is ready waits: for a token, or for a pause, which a person's retry does not."""
+        return self.empty_until if min(self.ready) == FORCED else max(self.empty_until, self.paused_until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ class Ask:
     floor: datetime
     wakes: int
     shard: int
+    paced: bool  #: the lane has a rate
 
 
 class LaneBook:
@@ -137,6 +144,8 @@ class LaneBook:
             self._unqueue(known)
         known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
         known.paused_until, known.asked_at = lane.paused_until, lane.asked_at
+        if known.rate != lane.rate:  # the next claim says anew when there is a token
+            known.rate, known.empty_until = lane.rate, 0.0
         self._queue(known)
 
     def pause(self, lane_id: int, until: float) -> None:
@@ -144,6 +153,12 @@ class LaneBook:
         lane = self._lanes.get(lane_id)
         if lane is not None and lane.paused_until < until:
             lane.paused_until = until
+
+    def empty(self, lane_id: int, until: float) -> None:
+        """A lane's bucket has no token before `until`."""
+        lane = self._lanes.get(lane_id)
+        if lane is not None:
+            lane.empty_until = until
 
     def forget(self, keep: Iterable[int]) -> None:
         """Drop every lane whose shard is not in `keep`."""
@@ -266,11 +281,15 @@ class LaneBook:
             left[lane.standing] -= slots
             lane.asked = True
             lane.lowered.pop(kind, None)
-            asks.append(Ask(lane.id * 8 + kind, slots, lane.floors.get(kind, FLOOR), lane.wakes, lane.shard))
+            floor, paced = lane.floors.get(kind, FLOOR), lane.rate is not None
+            asks.append(Ask(lane.id * 8 + kind, slots, floor, lane.wakes, lane.shard, paced))
         return asks
 
-    def answered(self, ask: Ask, count: int, last_run_at: datetime | None) -> None:
-        """Take what a claim brought for one ask; in flight was counted by `take_off`."""
+    def answered(self, ask: Ask, count: int, last_run_at: datetime | None, *, granted: int | None = None) -> None:
+        """Take what a claim brought for one ask; in flight was counted by `take_off`.
+
+        `granted` is how many it had tokens for; None = for all.
+        """
         lane = self._lanes.get(ask.slot >> 3)
         if lane is None:
             return
@@ -279,7 +298,7 @@ class LaneBook:
         if last_run_at is not None:
             risen = max(last_run_at - FLOOR_SLACK, FLOOR)
             lane.floors[kind] = min(risen, lane.lowered.get(kind, risen))  # a claim does not see what commits meanwhile
-        if count < ask.slots and lane.wakes == ask.wakes:
+        if count < (ask.slots if granted is None else granted) and lane.wakes == ask.wakes:
             lane.ready.discard(kind)
             if kind in lane.more:
                 lane.more.discard(kind)
@@ -314,8 +333,8 @@ class LaneBook:
             if kind is not None:
                 chosen.append((lane, kind))
                 left[line] -= 1
-            elif lane.ready and lane.on and lane.paused_until > now:
-                self._alarms.set(~lane.id, lane.paused_until)  # no slot's: the lane's
+            elif lane.ready and lane.on and lane.held_until > now:
+                self._alarms.set(~lane.id, lane.held_until)  # no slot's: the lane's
         return chosen
 
     def _queue(self, lane: Lane, *, first: bool = False) -> None:

@@ -25,10 +25,11 @@ from subscriptions.model import (
     Target,
 )
 from subscriptions.policies import POLICIES, STANDARD, custom_policy
+from subscriptions.rates import Rate
 from subscriptions.store import Change, StoredKey
 
 Columns = dict[str, Any]
-_MS = timedelta(milliseconds=1)
+_MS, _S = timedelta(milliseconds=1), timedelta(seconds=1)
 
 
 def type_columns(event_type: EventType) -> Columns:
@@ -91,6 +92,7 @@ def endpoint_columns(endpoint: Endpoint, sealed: bytes | None) -> Columns:
         "credentials": sealed,
         "format": endpoint.format.value,
         "job_limit": endpoint.limit,
+        **_rate_columns(endpoint.rate),
         "timeout_ms": (endpoint.timeout or STANDARD.timeout) // _MS,
         "has_own_timeout": endpoint.timeout is not None,
         "overrides": _json(endpoint.overrides),
@@ -115,6 +117,7 @@ def endpoint_of(row: DictRow, credentials: Credentials) -> Endpoint:
         tls=tls,
         format=PayloadFormat(row["format"]),
         limit=row["job_limit"],
+        rate=_rate_of(row),
         timeout=_own_timeout(row),
         overrides=row["overrides"],
         state=EndpointState(row["state"]),
@@ -129,6 +132,18 @@ def _own_timeout(row: DictRow) -> timedelta | None:
     timeout = row["timeout_ms"] * _MS
     is_own = row["has_own_timeout"]
     return timeout if is_own or (is_own is None and timeout != STANDARD.timeout) else None
+
+
+def _rate_columns(rate: Rate | None) -> Columns:
+    if rate is None:
+        return {"rate_number": None, "rate_s": None, "burst": None}
+    return {"rate_number": rate.number, "rate_s": rate.per // _S, "burst": rate.burst}
+
+
+def _rate_of(row: DictRow) -> Rate | None:
+    if row["rate_number"] is None:
+        return None
+    return Rate(number=row["rate_number"], per=row["rate_s"] * _S, burst=row["burst"])
 
 
 def subscription_columns(subscription: Subscription) -> Columns:

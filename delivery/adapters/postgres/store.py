@@ -50,7 +50,7 @@ log = logging.getLogger("tidings.store")
 class PostgresStore:
     """`subscriptions.store.Store`, bound to one open transaction.
 
-    An endpoint's lane follows its limit and state, in the same transaction. Credentials are sealed at rest. Where
+    An endpoint's lane follows its limit, rate and state, in the same transaction. Credentials are sealed at rest. Where
     they do not open (the key is gone), the endpoint has `UnopenedHeaders`, and a warning names it.
 
     Every method raises InvalidInput for text that PostgreSQL cannot keep, TransactionConflict for a deadlock
@@ -192,13 +192,15 @@ class PostgresStore:
                 await tell(self._tx, endpoint.id, DISABLED, streak, **said)
 
     async def _set_lane(self, endpoint: Endpoint, *, switch: bool) -> int:
-        """Make the lane or set its limit; its switch only if asked, for switching on also ends a pause.
+        """Make the lane or set its limit and rate; its switch only if asked, for switching on also ends a pause.
 
         A removed endpoint's lane is on: what is still in it is cancelled when its turn comes.
         """
         key = endpoint_lane(endpoint.id)
         lane = {"key": key, "owner_id": endpoint.owner_id, "job_limit": endpoint.limit}
-        [row] = await self._rows("limit_lane", lane)
+        rate = endpoint.rate
+        paced = {"rate": rate and rate.a_second, "burst": rate and rate.burst}
+        [row] = await self._rows("limit_lane", lane | paced)
         if switch and endpoint.state is EndpointState.REMOVED:
             await self._run("close_lane", {"key": key})
         elif switch:

@@ -157,6 +157,7 @@ class Territory:
                     on=row["is_on"],
                     paused_until=moment + row["paused_s"],
                     cautious=row["is_cautious"],
+                    rate=None if row["rate"] is None else (row["rate"], row["burst"]),
                     asked_at=asked,
                 )
             )

@@ -227,6 +227,27 @@ def test_a_value_out_of_range_is_refused(made, refused, option: str, value: str)
     check(made, refused, ["endpoints", "add", URL, option, value], 1, f"{option[2:]} of .* is not allowed")
 
 
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["--rate", "10"], 2, "'10' is no rate: write 10/s for ten a second, or 100/m for a hundred a minute"),
+        (["--rate", "-1/s"], 2, "'-1/s' is no rate"),
+        (["--rate", "1/h"], 2, "'1/h' is no rate"),
+        (["--rate", "0/s"], 1, "a rate of 0/s is not allowed: give 1/m to 10000/s, or --no-rate for none"),
+        (["--rate", "10001/s"], 1, "a rate of 10001/s is not allowed: give 1/m to 10000/s"),
+        (["--rate", "1/s", "--burst", "0"], 1, "a burst of 0 is not allowed: give 1 to 10000"),
+        (["--rate", "1/s", "--burst", "10001"], 1, "give 1 to 10000"),
+        (["--burst", "5"], 2, "--burst goes with --rate: give both"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_refused_with_what_may_be(made, refused, args: list[str], code: int, says: str):
+    check(made, refused, ["endpoints", "add", URL, *args], code, says)
+
+
+def test_a_rate_and_none_contradict_each_other(made, refused):
+    check(made, refused, ["endpoints", "update", NOBODYS, "--rate", "1/s", "--no-rate"], 2, "contradict each other")
+
+
 def test_an_unknown_policy_is_refused_with_those_there_are(made, refused):
     check(made, refused, ["endpoints", "add", URL, "--policy", "eager"], 1, "no policy 'eager'.*standard, patient")
 

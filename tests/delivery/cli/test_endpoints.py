@@ -29,6 +29,20 @@ def test_an_endpoint_is_added_with_all_there_is_to_say(cli: Cli):
     assert shown["policy_steps"]["max_attempts"] == 8
 
 
+def test_a_rate_is_given_shown_changed_and_taken_off(cli: Cli):
+    added = cli.json("endpoints", "add", URL, "--rate", "10/s", "--burst", "20")
+    assert (added["rate"], added["burst"]) == ("10/s", 20)
+    assert lines(cli("endpoints", "show", added["id"]))["rate"] == "10/s, 20 at once after a rest"
+    [listed] = cli.json("endpoints", "list")
+    assert (listed["rate"], listed["burst"]) == ("10/s", 20)
+    changed = cli.json("endpoints", "update", added["id"], "--rate", "100/m")
+    assert (changed["rate"], changed["burst"]) == ("100/m", 2)  # a second's worth
+    assert cli.json("endpoints", "update", added["id"], "--limit", "3")["rate"] == "100/m"
+    off = cli.json("endpoints", "update", added["id"], "--no-rate")
+    assert (off["rate"], off["burst"]) == (None, None)
+    assert "rate" not in lines(cli("endpoints", "show", added["id"]))
+
+
 def test_the_secret_is_printed_once_with_what_to_do_next(cli: Cli):
     printed = cli("endpoints", "add", URL)
     told = lines(printed)

@@ -32,7 +32,7 @@ def filled(declared: Cli) -> Cli:
     declared("event-types", "declare", "invoice.seen", "--description", "Somebody opened it")
     full = declared.json(
         *("endpoints", "add", URL, "--description", "Ann's", "--limit", "3", "--timeout", "1500ms", "--scheme", "v1a"),
-        *("--policy", "quick", "--format", "raw", "--override", "http_409=delivered"),
+        *("--policy", "quick", "--format", "raw", "--override", "http_409=delivered", "--rate", "90/m", "--burst", "5"),
         *("--header", "Authorization: Bearer sesame", "--header", "X-Team: a"),
     )["id"]
     bare = declared.json("endpoints", "add", f"{URL}/2")["id"]
@@ -80,6 +80,8 @@ def test_all_but_secrets_is_written_down(filled: Cli):
         "policy": "quick",
         "format": "raw",
         "limit": 3,
+        "rate": "90/m",
+        "burst": 5,
         "timeout": "1500ms",
         "overrides": {"http_409": "delivered"},
         "headers": {"Authorization": SECRET, "X-Team": SECRET},

@@ -7,7 +7,8 @@
 -- endpoint_health_pkey, policy_pkey.
 SELECT r.id AS asked, now() AS loaded_at, v.version,
        EXISTS (SELECT FROM tidings.endpoint_health WHERE endpoint_health.endpoint_id = r.id) AS is_failing,
-       p.id, p.owner_id, p.url, p.description, p.policy, p.credentials, p.format, p.job_limit, p.timeout_ms,
+       p.id, p.owner_id, p.url, p.description, p.policy, p.credentials, p.format, p.job_limit, p.rate_number, p.rate_s,
+       p.burst, p.timeout_ms,
        p.has_own_timeout, p.overrides, p.state, p.state_reason, p.state_by, p.created_at, p.updated_at,
        q.ladder_ms, q.max_attempts, q.timeout_ms AS policy_timeout_ms, q.max_age_ms, q.client_errors,
        k.key_ids, k.schemes, k.sealed, k.made
@@ -20,7 +21,8 @@ CROSS JOIN LATERAL (
   FROM tidings.endpoint WHERE endpoint.id = r.id LIMIT 1
 ) AS v
 LEFT JOIN LATERAL (
-  SELECT id, owner_id, url, description, policy, credentials, format, job_limit, timeout_ms, has_own_timeout, overrides,
+  SELECT id, owner_id, url, description, policy, credentials, format, job_limit, rate_number, rate_s, burst, timeout_ms,
+         has_own_timeout, overrides,
          state, state_reason, state_by, created_at, updated_at
   FROM tidings.endpoint WHERE endpoint.id = r.id LIMIT 1
 ) AS p ON v.version IS DISTINCT FROM r.known

@@ -1,5 +1,6 @@
 -- One endpoint of an owner, locked until the transaction ends; keys and subscriptions may refer to it meanwhile.
 -- Index: endpoint_pkey.
-SELECT id, owner_id, url, description, policy, credentials, format, job_limit, timeout_ms, has_own_timeout, overrides, state,
+SELECT id, owner_id, url, description, policy, credentials, format, job_limit, rate_number, rate_s, burst, timeout_ms,
+       has_own_timeout, overrides, state,
        state_reason, state_by, created_at, updated_at
 FROM tidings.endpoint WHERE id = %(id)s AND owner_id = %(owner_id)s FOR NO KEY UPDATE

@@ -6,12 +6,14 @@ So is every partition in the first minute of its day, and planners guess then.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
+from delivery.adapters.postgres.lanes import FLOOR
 from delivery.adapters.postgres.statements import statement
 
 #: Pages that finding one event and its type, or one endpoint and its keys, may take.
@@ -116,6 +118,7 @@ def pages_of_policies(connection: psycopg.Connection[Any], parameters: dict[str,
 
 # Settling --------------------------------------------------------------------------------------------------------
 
+LEASE = timedelta(seconds=30)
 #: Results written at once.
 BATCH = 200
 _JOBS = """
@@ -157,4 +160,42 @@ def test_what_settles_a_batch_looks_at_its_jobs_alone(
     connection.execute("SET random_page_cost = 1.1")  # where tables are kept in memory, scans look dear
     explain = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement("settle_jobs")
     [[[explained]]] = connection.execute(explain, results(ids[:BATCH], state), prepare=True)
+    assert compared(explained["Plan"]) <= 10 * BATCH
+
+
+# Claiming where there are rates ------------------------------------------------------------------------------------
+
+_LANES = """
+WITH lanes AS (
+  INSERT INTO tidings.lane (key, rate, burst)
+  SELECT 'lane ' || n, 10, 20 FROM generate_series(1, 5000) AS n RETURNING id
+), jobs AS (
+  INSERT INTO tidings.job (kind, lane, args, max_attempts, run_at)
+  SELECT 'work', id * 8 + 4, '{}', 5, now() - interval '1 minute' FROM lanes, generate_series(1, 10)
+)
+SELECT id FROM lanes ORDER BY id LIMIT 20
+"""
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+@pytest.mark.parametrize("analysed", ["never", "empty", "full"])
+def test_a_claim_from_lanes_with_a_rate_looks_at_those_and_their_jobs_alone(
+    connection: psycopg.Connection[Any], mode: str, analysed: str
+):
+    connection.execute("ALTER TABLE tidings.job SET (autovacuum_enabled = off)")
+    connection.execute("ALTER TABLE tidings.lane SET (autovacuum_enabled = off)")
+    connection.execute("UPDATE tidings.shard SET owner = 7, until = now() + interval '1 hour'")
+    if analysed == "empty":
+        connection.execute("VACUUM ANALYZE tidings.job, tidings.lane")
+    lanes = [row[0] for row in connection.execute(_LANES)]
+    if analysed == "full":
+        connection.execute("VACUUM ANALYZE tidings.job, tidings.lane")
+    connection.execute(f"SET plan_cache_mode = {mode}")
+    connection.execute("SET random_page_cost = 1.1")
+    asked = {
+        "lanes": [lane * 8 + 4 for lane in lanes], "slots": [10] * len(lanes), "floors": [FLOOR] * len(lanes),
+        "shards": [lane % 64 for lane in lanes], "worker": 7, "margin": timedelta(0), "lease": 1, "lease_for": LEASE,
+    }  # fmt: skip
+    explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + statement("claim_paced")
+    [[[explained]]] = connection.execute(explain, asked, prepare=True)
     assert compared(explained["Plan"]) <= 10 * BATCH

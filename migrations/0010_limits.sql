@@ -1,0 +1,24 @@
+-- How often deliveries to an endpoint may start: `rate_number` in `rate_s` seconds, `burst` at once after a rest.
+ALTER TABLE tidings.endpoint
+  ADD COLUMN rate_number int CHECK (rate_number > 0),
+  ADD COLUMN rate_s int CHECK (rate_s > 0),
+  ADD COLUMN burst int CHECK (burst > 0),
+  ADD CONSTRAINT endpoint_rate CHECK (num_nulls(rate_number, rate_s, burst) IN (0, 3));
+
+-- The bucket of tokens that the jobs of a lane are started by: `tokens` were in it at `filled_at` (NULL: it was full).
+-- A claim takes out what it starts, in its own statement. Nothing here is in an index, so that it is a heap-only update.
+ALTER TABLE tidings.lane
+  ADD COLUMN rate float8 CHECK (rate > 0),  -- tokens a second; NULL = jobs start as they come
+  ADD COLUMN burst int CHECK (burst > 0),  -- tokens that the bucket holds
+  ADD COLUMN tokens float8,
+  ADD COLUMN filled_at timestamptz;
+
+-- How many tokens a bucket holds now; less than none where some were promised ahead. One that was filled in the future
+-- was filled while the clock was ahead, and is full.
+CREATE FUNCTION tidings.tokens_now(tokens float8, filled_at timestamptz, rate float8, burst float8) RETURNS float8
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$
+  SELECT CASE WHEN filled_at > now() + interval '1 minute' THEN burst
+              ELSE least(burst, tokens + rate * greatest(extract(epoch FROM now() - filled_at), 0)::float8) END
+$$;
+REVOKE ALL ON FUNCTION tidings.tokens_now(float8, timestamptz, float8, float8) FROM PUBLIC;
