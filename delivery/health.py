@@ -17,6 +17,9 @@ FAILING, RECOVERED = "tidings.endpoint.failing", "tidings.endpoint.recovered"
 DISABLED, ENABLED = "tidings.endpoint.disabled", "tidings.endpoint.enabled"
 #: Who an endpoint was disabled by, where nobody did it by hand and its receiver did not ask for it.
 BY = "endpoint_health"
+#: So many failed tries of a streak make new deliveries start late. One alone, as of an event that its receiver refuses,
+#: says little, and would hold up all that come after it.
+COOLS_AFTER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -370,7 +370,7 @@ class Runtime(Jobs, Inspector, Protocol):
         """
 
     async def switch_lane(self, lane: str, *, on: bool) -> None:
-        """Park a lane's jobs, or let them go on, without writing to its backlog.
+        """Park a lane's jobs, or let them go on, few at first and ever more, without writing to its backlog.
 
         Raises:
             NotFound: no job was ever enqueued on a lane of this name.

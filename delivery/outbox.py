@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -40,6 +40,11 @@ class OutboxBatch(Protocol):
 
     async def relayed(self, event_ids: Sequence[UUID]) -> None:
         """Remove rows whose every target has its job."""
+
+    async def not_before(
+        self, endpoint_ids: Collection[UUID], cooldowns: Mapping[str, timedelta]
+    ) -> Mapping[UUID, datetime]:
+        """Say of those that fail when new deliveries to them start, by the cooldowns of their policies."""
 
     async def keep_place(self, event_id: UUID, after_target: str) -> None:
         """Leave a row in the outbox, served up to and including this target."""

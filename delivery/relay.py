@@ -10,9 +10,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -36,6 +36,7 @@ from delivery.sieve import Sieve
 from delivery.traces import Traces
 from subscriptions.model import Checks, EventType
 from subscriptions.schemas import fault_of
+from subscriptions.policies import POLICIES
 from subscriptions.store import Store
 
 log = logging.getLogger("tidings.relay")
@@ -53,6 +54,7 @@ _AWAKE_EVERY_S = 2.0
 _AGAIN = timedelta(milliseconds=5)
 #: How often a relay says that it looks for events, in seconds, and for how long that is believed.
 _BEAT_EVERY_S, BEAT_LASTS = 10.0, timedelta(seconds=30)
+_COOLDOWNS = {policy.name: policy.cooldown for policy in POLICIES.values()}
 _NOTHING = Plan(jobs=(), relayed=(), kept=())
 
 
@@ -64,6 +66,8 @@ class RelaySettings:
     chunk: int = CHUNK  #: jobs a transaction
     #: Looks for events that no ring told of; several relays share out the looks (`delivery.polling`).
     poll: timedelta = timedelta(milliseconds=200)
+    #: By policy: how late new deliveries start to who fails.
+    cooldowns: Mapping[str, timedelta] = field(default_factory=lambda: _COOLDOWNS)
 
 
 class Relay:
@@ -180,7 +184,12 @@ class Relay:
             return _NOTHING
         await self._read_routes(batch, {row.event.owner_id for row in batch.rows})
         rows = await self._admitted(batch) if self._checked else batch.rows
-        plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, sieve=await self._sieve(batch, rows))
+        sieve = await self._sieve(batch, rows)
+        plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, sieve=sieve)
+        targets = {UUID(job.args["endpoint_id"]) for job in plan.jobs if job.kind == DELIVER}
+        if held := await batch.not_before(targets, self._settings.cooldowns):
+            again = sieve and sieve.afresh()
+            plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, not_before=held, sieve=again)
         await self._jobs.with_(batch.tx).enqueue_many(plan.jobs)
         await batch.relayed(plan.relayed)
         for event_id, after_target in plan.kept:

@@ -36,6 +36,10 @@ class Sieve:
         self._payload: Any = None
         self._known: dict[str, Verdict] = {}
 
+    def afresh(self) -> Sieve:
+        """Return one that has judged nothing yet, and judges the same."""
+        return Sieve(self._payloads, budget=self._budget)
+
     @property
     def is_spent(self) -> bool:
         """Say whether this batch should take up no further filter."""

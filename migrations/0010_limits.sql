@@ -11,12 +11,14 @@ ALTER TABLE tidings.lane
   ADD COLUMN rate float8 CHECK (rate > 0),  -- tokens a second; NULL = jobs start as they come
   ADD COLUMN burst int CHECK (burst > 0),  -- tokens that the bucket holds
   ADD COLUMN tokens float8,
-  ADD COLUMN filled_at timestamptz;
+  ADD COLUMN filled_at timestamptz,
+  ADD COLUMN eased_at timestamptz;  -- when it was switched on last: for a while from then on few start, and ever more
 
 -- How many tokens a bucket holds now; less than none where some were promised ahead. One that was filled in the future
 -- was filled while the clock was ahead, and is full.
 CREATE FUNCTION tidings.tokens_now(tokens float8, filled_at timestamptz, rate float8, burst float8) RETURNS float8
 LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT CASE WHEN filled_at > now() + interval '1 minute' THEN burst
               ELSE least(burst, tokens + rate * greatest(extract(epoch FROM now() - filled_at), 0)::float8) END

@@ -381,7 +381,7 @@ async def _subscriptions(app: App, owner_id: str, endpoint_id: UUID) -> list[str
 
 def _told_enabled(fresh: int, failed: int) -> str:
     """Say what becomes of the deliveries that waited: those that failed before keep to their next try."""
-    parts = [f"{fresh} that waited go out now"] if fresh else []
+    parts = [f"{fresh} that waited go out now, few at a time at first"] if fresh else []
     if failed:
         parts.append(f"{failed} failed before and go at their next try; `tidings deliveries retry` sends one now")
     return "; ".join(parts) or "none waits"

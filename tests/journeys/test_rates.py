@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from delivery.adapters.postgres.buckets import EASE, EASE_DOUBLES, EASED
 from delivery.errors import Conflict
+from delivery.health import COOLS_AFTER
 from subscriptions.model import EndpointChanges
 from subscriptions.rates import NO_RATE, Rate
-from tests.delivery.adapters.postgres.paced import exceeds
+from tests.delivery.adapters.postgres.paced import HAIR, exceeds
 
 from .patience import eventually
 from .platform import BRISK, OWNER, Platform
@@ -155,3 +157,47 @@ async def test_a_test_event_spends_a_token_and_waits_for_one_no_longer_than_it_s
     await platform.app.endpoints.update(OWNER, endpoint.id, quick, by="test")
     await platform.app.endpoints.test(OWNER, endpoint.id)
     assert len(receiver.requests) == 2
+
+
+# Letting go --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_parked_is_let_go_few_at_a_time_at_first_and_nothing_is_lost(
+    platform: Platform, receiver: Receiver
+) -> None:
+    """hookdeck/outpost#611: what comes for a disabled endpoint is kept, and goes out once it is enabled."""
+    await platform.sql(KEEP_CLAIMS)
+    endpoint, _ = await platform.endpoint("/parked")
+    await platform.app.endpoints.disable(OWNER, endpoint.id, by="test", reason="moves")
+    await platform.record(120)
+    async with platform.working() as app:
+        await platform.relayed()
+        assert receiver.requests == []
+        since = (await platform.sql("SELECT now() AS at"))[0]["at"]
+        await app.endpoints.enable(OWNER, endpoint.id, by="test")
+        assert await platform.ended() == {"completed": 120}
+    for number, at in enumerate(sorted(await claims(platform)), 1):
+        past = (at - since).total_seconds()
+        assert number <= EASED + past * EASE * 2 ** (past / EASE_DOUBLES.total_seconds()) + HAIR
+
+
+async def test_an_endpoint_that_recovers_gets_what_waited_without_anybodys_doing(
+    platform: Platform, receiver: Receiver
+) -> None:
+    """planningcenter/developers#1154: while an endpoint fails, new deliveries do not hammer it."""
+    receiver.answer(reply(500), "/broken")
+    endpoint, _ = await platform.endpoint("/broken", policy="quick")
+    async with platform.working() as app:
+        await platform.record(5)
+
+        async def fails() -> bool:
+            streak = await app.endpoints.health(OWNER, endpoint.id)
+            return streak is not None and streak.failures >= COOLS_AFTER
+
+        await eventually(fails)
+        await platform.record(30)
+        await platform.relayed()
+        cooled = "SELECT count(*) FROM ours.job WHERE attempt = 0 AND run_at > now() + interval '1 minute'"
+        assert await platform.number(cooled) == 30
+        receiver.answer(OK, "/broken")
+        assert await platform.ended() == {"completed": 35}

@@ -99,6 +99,13 @@ PROMISES = (
         ],
     ),
     Mutant(
+        "what is held back as an endpoint recovers is let go with the rest",
+        f"{SQL}find_cooling.sql",
+        "\nFOR KEY SHARE OF h SKIP LOCKED",
+        "",
+        ["tests/delivery/test_relay_cooldown.py::test_what_is_relayed_as_the_endpoint_recovers_does_not_stay_behind"],
+    ),
+    Mutant(
         "who holds on has half of the slots",
         f"{POSTGRES}crew.py",
         "drag=max(self._settings.slots // 2, 1)",

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from psycopg.rows import DictRow
 
+from delivery.adapters.postgres.buckets import EASES
 from delivery.adapters.postgres.clock import boot_time
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.lanes import Ask
@@ -81,7 +82,7 @@ class Claims:
         return int(granted)
 
     def _parameters(self, asks: Sequence[Ask], lease: int) -> dict[str, object]:
-        return {
+        return EASES | {
             "lanes": [ask.slot for ask in asks],
             "slots": [ask.slots for ask in asks],
             "floors": [ask.floor for ask in asks],

@@ -16,13 +16,20 @@ from psycopg import AsyncConnection
 from psycopg.rows import DictRow
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.jobs import ring
 from delivery.adapters.postgres.statements import statement
+from delivery.compiler import endpoint_lane
 from delivery.health import BY, FAILING, RECOVERED, HealthRules, Streak, described, pause
+from subscriptions.policies import POLICIES
 
 log = logging.getLogger("tidings.health")
 
 #: Failures of one endpoint are written at most this often by one process, in seconds; those between go with the next.
 WRITE_EVERY_S = 1.0
+#: What waited for an endpoint that recovered starts so long after one another, up to so many of them at a time.
+APART, MOST_LET_GO = timedelta(milliseconds=20), 2_000
+#: New deliveries to an endpoint that fails start no later than this.
+LONGEST_COOLDOWN = max(policy.cooldown for policy in POLICIES.values())
 #: Endpoints whose failures are remembered at most until they are written.
 MOST_KEPT = 10_000
 #: Endpoints that one look judges at most; the next one goes on.
@@ -47,7 +54,16 @@ class Healers:
 class PostgresHealth:
     """`delivery.health.Health`."""
 
-    def __init__(self, database: Database, *, write_every_s: float = WRITE_EVERY_S, most: int = MOST_KEPT) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        write_every_s: float = WRITE_EVERY_S,
+        most: int = MOST_KEPT,
+        cooldown: timedelta = LONGEST_COOLDOWN,
+    ) -> None:
+        """`cooldown` is how late new deliveries start at most to who fails."""
+        self._cooldown = cooldown
         self._database, self._write_every_s, self._most = database, write_every_s, most
         self._unwritten: dict[UUID, int] = {}
         self._written_at: dict[UUID, float] = {}
@@ -92,6 +108,15 @@ class PostgresHealth:
             row = await cursor.fetchone()
             if row is not None and row["warned"]:
                 await tell(tx, endpoint_id, RECOVERED, streak_of(row))
+            if row is not None:
+                await self._let_go(tx, endpoint_id)
+
+    async def _let_go(self, tx: AsyncConnection[Any], endpoint_id: UUID) -> None:
+        """Start what was held back as its endpoint failed, one after the other."""
+        parameters = {"key": endpoint_lane(endpoint_id), "within": self._cooldown, "most": MOST_LET_GO, "apart": APART}
+        cursor = await tx.execute(statement("let_go"), parameters)
+        times = {(row["lane"], row["run_at"]) for row in await cursor.fetchall()}
+        await ring(tx, {min(times), max(times)} if times else ())
 
 
 async def judge_endpoints(

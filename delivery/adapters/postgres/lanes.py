@@ -59,6 +59,7 @@ class Lane:
     paused_until: float = 0.0
     cautious: bool = False
     rate: tuple[float, int] | None = None  #: tokens a second, and how many its bucket holds; None = it starts as it may
+    eased_until: float = 0.0  #: it was switched on a while ago, and starts few until then
     empty_until: float = 0.0  #: of its bucket, as the last claim found it
     asked_at: int = 0  #: number of the read that told this; an older one does not overwrite it
     in_flight: int = 0
@@ -108,7 +109,7 @@ class Ask:
     floor: datetime
     wakes: int
     shard: int
-    paced: bool  #: the lane has a rate
+    paced: bool  #: the lane has a bucket
 
 
 class LaneBook:
@@ -144,6 +145,7 @@ class LaneBook:
             self._unqueue(known)
         known.limit, known.on, known.owner_id, known.cautious = lane.limit, lane.on, lane.owner_id, lane.cautious
         known.paused_until, known.asked_at = lane.paused_until, lane.asked_at
+        known.eased_until = lane.eased_until
         if known.rate != lane.rate:  # the next claim says anew when there is a token
             known.rate, known.empty_until = lane.rate, 0.0
         self._queue(known)
@@ -281,7 +283,7 @@ class LaneBook:
             left[lane.standing] -= slots
             lane.asked = True
             lane.lowered.pop(kind, None)
-            floor, paced = lane.floors.get(kind, FLOOR), lane.rate is not None
+            floor, paced = lane.floors.get(kind, FLOOR), lane.rate is not None or lane.eased_until > now
             asks.append(Ask(lane.id * 8 + kind, slots, floor, lane.wakes, lane.shard, paced))
         return asks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from psycopg.rows import DictRow
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.statements import statement
 from delivery.events import Event
+from delivery.health import COOLS_AFTER
 from delivery.outbox import POISON_AT, OutboxBatch, OutboxRow
 from subscriptions.model import Exposure
 
@@ -78,7 +79,8 @@ class PostgresOutbox:
                 rows = [_row(row) for row in claimed]
                 if only is None:
                     self._floor.looked(floor, time.monotonic() - began, rows[-1].event.id if rows else None)
-                yield _Batch(tx, rows, claimed[0]["routes_version"] if claimed else 0, self._floor)
+                version, some_fail = (claimed[0]["routes_version"], claimed[0]["some_fail"]) if claimed else (0, False)
+                yield _Batch(tx, rows, version, self._floor, some_fail=some_fail)
         except BaseException:
             self._floor.lower()
             raise
@@ -118,11 +120,32 @@ class _Batch:
     """`delivery.outbox.OutboxBatch`, on one open transaction."""
 
     def __init__(
-        self, tx: AsyncConnection[DictRow], rows: Sequence[OutboxRow], routes_version: int, floor: Floor
+        self,
+        tx: AsyncConnection[DictRow],
+        rows: Sequence[OutboxRow],
+        routes_version: int,
+        floor: Floor,
+        *,
+        some_fail: bool,
     ) -> None:
         self.tx: Any = tx
         self.rows, self.routes_version = rows, routes_version
-        self._floor = floor
+        self._floor, self._some_fail = floor, some_fail
+
+    async def not_before(
+        self, endpoint_ids: Collection[UUID], cooldowns: Mapping[str, timedelta]
+    ) -> Mapping[UUID, datetime]:
+        if not self._some_fail or not endpoint_ids:
+            return {}
+        cooldowns_s = [cooldown.total_seconds() for cooldown in cooldowns.values()]
+        asked = {
+            "ids": list(endpoint_ids),
+            "policies": list(cooldowns),
+            "cooldowns_s": cooldowns_s,
+            "failures": COOLS_AFTER,
+        }
+        cursor = await self.tx.execute(statement("find_cooling"), asked)
+        return {row["endpoint_id"]: row["not_before"] for row in await cursor.fetchall()}
 
     async def payloads(self, event_ids: Collection[UUID]) -> Mapping[UUID, str]:
         cursor = await self.tx.execute(statement("read_payloads"), {"ids": list(event_ids)})

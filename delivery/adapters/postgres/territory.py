@@ -16,6 +16,7 @@ from typing import Any
 
 from psycopg.rows import DictRow
 
+from delivery.adapters.postgres.buckets import eased_for_s
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.lanes import Lane, LaneBook
 from delivery.adapters.postgres.shards import DEFAULT_QUEUE, Shards
@@ -158,6 +159,7 @@ class Territory:
                     paused_until=moment + row["paused_s"],
                     cautious=row["is_cautious"],
                     rate=None if row["rate"] is None else (row["rate"], row["burst"]),
+                    eased_until=moment + eased_for_s(row["eased_s"]),
                     asked_at=asked,
                 )
             )

@@ -1,4 +1,5 @@
--- Claim as `claim_jobs` does, of lanes that have a rate: no more than there are tokens in a lane's bucket, each lane once.
+-- Claim as `claim_jobs` does, of lanes that have a rate, or were switched on a short while ago and get going by and by
+-- (`ease`, tokens a second at first, doubling; `eased` tokens in the bucket): no more than there are tokens in a lane's bucket, each lane once.
 -- What starts is taken out in this very statement, so that the rate is exact whoever claims and is killed. Returns the
 -- claimed rows, and for each lane, without an id, how many it was granted and when to look again: with the next token, or
 -- where those come more often than that, with the tokens of 20 ms. Indexes: lane_pkey, job_due.
@@ -9,13 +10,18 @@ WITH w AS (
     AS w (lane, slots, floor, shard)
   JOIN tidings.shard AS s ON s.id = w.shard AND s.owner = %(worker)s AND s.until > clock_timestamp() + %(margin)s
 ), bucket AS MATERIALIZED (
-  SELECT w.lane, w.floor, l.id, l.rate, l.burst, t.tokens,
+  SELECT w.lane, w.floor, l.id, r.rate, r.burst, t.tokens,
          CASE WHEN t.tokens IS NULL THEN w.slots ELSE least(w.slots, greatest(floor(t.tokens), 0))::int END AS granted
   FROM w CROSS JOIN LATERAL (
-    SELECT id, rate, burst, tokens, filled_at FROM tidings.lane
+    SELECT id, rate, burst, tokens, filled_at, eased_at FROM tidings.lane
     WHERE lane.id = w.lane >> 3 LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
   ) AS l CROSS JOIN LATERAL (
-    SELECT CASE WHEN l.rate IS NOT NULL THEN tidings.tokens_now(l.tokens, l.filled_at, l.rate, l.burst) END AS tokens
+    SELECT CASE WHEN l.eased_at BETWEEN now() - %(eases_for)s::interval AND now()
+           THEN %(ease)s * 2 ^ (extract(epoch FROM now() - l.eased_at) / %(doubles_s)s)::float8 END AS ease
+  ) AS e CROSS JOIN LATERAL (
+    SELECT least(l.rate, e.ease) AS rate, least(l.burst, CASE WHEN e.ease IS NOT NULL THEN %(eased)s END) AS burst
+  ) AS r CROSS JOIN LATERAL (
+    SELECT CASE WHEN r.rate IS NOT NULL THEN tidings.tokens_now(l.tokens, l.filled_at, r.rate, r.burst) END AS tokens
   ) AS t
 ), picked AS MATERIALIZED (
   SELECT b.lane, j.id, j.state, j.attempt, j.lease_until

@@ -14,6 +14,7 @@ SELECT heads.lane, heads.n, heads.run_at,
        extract(epoch FROM least(greatest(heads.run_at, now()), now() + interval '1 year') - now())::float8 AS due_in_s,
        l.id, l.owner_id, l.job_limit, l.rate, l.burst, l.is_on, l.is_cautious,
        coalesce(l.own_shard, l.id %% 64)::int AS shard,
-       (extract(epoch FROM least(greatest(l.paused_until, now()), now() + interval '1 year') - now()))::float8 AS paused_s
+       (extract(epoch FROM least(greatest(l.paused_until, now()), now() + interval '1 year') - now()))::float8 AS paused_s,
+       extract(epoch FROM now() - l.eased_at)::float8 AS eased_s
 FROM heads LEFT JOIN tidings.lane AS l ON l.id = heads.lane >> 3
 WHERE coalesce(l.own_shard, l.id %% 64) = ANY (%(shards)s::int[]) OR heads.n = %(page)s

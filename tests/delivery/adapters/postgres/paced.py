@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from delivery.adapters.postgres.buckets import EASES
 from delivery.adapters.postgres.lanes import FLOOR
 from delivery.adapters.postgres.statements import statement
 
@@ -49,7 +50,7 @@ class Paced:
 
     def claim(self, connection: psycopg.Connection[Any], slots: int = 100) -> tuple[list[Row], Row | None]:
         """Claim once; returns the jobs, and what is said of the bucket."""
-        asked = {
+        asked = EASES | {
             "lanes": [self.slot],
             "slots": [slots],
             "floors": [FLOOR],

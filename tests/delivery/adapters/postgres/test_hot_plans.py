@@ -13,6 +13,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from delivery.adapters.postgres.buckets import EASES
 from delivery.adapters.postgres.lanes import FLOOR
 from delivery.adapters.postgres.statements import statement
 
@@ -192,7 +193,7 @@ def test_a_claim_from_lanes_with_a_rate_looks_at_those_and_their_jobs_alone(
         connection.execute("VACUUM ANALYZE tidings.job, tidings.lane")
     connection.execute(f"SET plan_cache_mode = {mode}")
     connection.execute("SET random_page_cost = 1.1")
-    asked = {
+    asked = EASES | {
         "lanes": [lane * 8 + 4 for lane in lanes], "slots": [10] * len(lanes), "floors": [FLOOR] * len(lanes),
         "shards": [lane % 64 for lane in lanes], "worker": 7, "margin": timedelta(0), "lease": 1, "lease_for": LEASE,
     }  # fmt: skip
