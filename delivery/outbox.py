@@ -42,9 +42,9 @@ class OutboxBatch(Protocol):
         """Remove rows whose every target has its job."""
 
     async def not_before(
-        self, endpoint_ids: Collection[UUID], cooldowns: Mapping[str, timedelta]
+        self, endpoint_ids: Collection[UUID], cooldown: timedelta, spared: Collection[str]
     ) -> Mapping[UUID, datetime]:
-        """Say of those that fail when new deliveries to them start, by the cooldowns of their policies."""
+        """Say of those that only fail when new deliveries to them start; of those with a `spared` policy nothing."""
 
     async def keep_place(self, event_id: UUID, after_target: str) -> None:
         """Leave a row in the outbox, served up to and including this target."""

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -54,7 +54,8 @@ _AWAKE_EVERY_S = 2.0
 _AGAIN = timedelta(milliseconds=5)
 #: How often a relay says that it looks for events, in seconds, and for how long that is believed.
 _BEAT_EVERY_S, BEAT_LASTS = 10.0, timedelta(seconds=30)
-_COOLDOWNS = {policy.name: policy.cooldown for policy in POLICIES.values()}
+#: Policies without a cooldown.
+_SPARED = [policy.name for policy in POLICIES.values() if not policy.cooldown]
 _NOTHING = Plan(jobs=(), relayed=(), kept=())
 
 
@@ -66,8 +67,7 @@ class RelaySettings:
     chunk: int = CHUNK  #: jobs a transaction
     #: Looks for events that no ring told of; several relays share out the looks (`delivery.polling`).
     poll: timedelta = timedelta(milliseconds=200)
-    #: By policy: how late new deliveries start to who fails.
-    cooldowns: Mapping[str, timedelta] = field(default_factory=lambda: _COOLDOWNS)
+    cooldown: timedelta = timedelta(minutes=5)  #: how late new deliveries to an endpoint start that only fails
 
 
 class Relay:
@@ -187,7 +187,7 @@ class Relay:
         sieve = await self._sieve(batch, rows)
         plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, sieve=sieve)
         targets = {UUID(job.args["endpoint_id"]) for job in plan.jobs if job.kind == DELIVER}
-        if held := await batch.not_before(targets, self._settings.cooldowns):
+        if held := await batch.not_before(targets, self._settings.cooldown, _SPARED):
             again = sieve and sieve.afresh()
             plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, not_before=held, sieve=again)
         await self._jobs.with_(batch.tx).enqueue_many(plan.jobs)

@@ -17,7 +17,6 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from delivery.errors import ConfigurationError, InvalidInput
 from delivery.jobs import FINAL_STATES, JobState
-from subscriptions.policies import POLICIES
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|m|h|d)?", re.ASCII)
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", re.ASCII)
@@ -151,8 +150,7 @@ class Settings(BaseSettings):
     grace: Duration = timedelta(seconds=20)  #: for what runs to end, when the process stops
     #: An endpoint whose every try failed for so long is disabled, after warnings; `never` (None) = it is not.
     disable_after: Annotated[Span | None, BeforeValidator(_kept_for)] = timedelta(days=7)
-    #: New deliveries to an endpoint that fails start this late; None = as its policy says (5 minutes), 0 = at once.
-    cooldown: Duration | None = None
+    cooldown: Duration = timedelta(minutes=5)  #: new deliveries to an endpoint that only fails start this late
     max_age: Span = timedelta(days=14)  #: a delivery or a handler's job that has not settled by then is discarded
     #: How long settled deliveries, their attempts and events are kept; `never` (None) = they are never removed.
     retention: Retention = timedelta(days=30)
@@ -196,15 +194,6 @@ class Settings(BaseSettings):
             "https_only": self.https_only,
             "proxy": self.egress_proxy.get_secret_value() if self.egress_proxy is not None else None,
             "proxy_judges": self.egress_proxy_judges,
-        }
-
-    @property
-    def cooldowns(self) -> dict[str, timedelta]:
-        """Return how late new deliveries start to endpoints that fail, by policy; one that has none has none."""
-        given = self.cooldown
-        return {
-            policy.name: policy.cooldown if given is None or not policy.cooldown else given
-            for policy in POLICIES.values()
         }
 
     @property

@@ -101,7 +101,7 @@ class Parts:
         self.outbox = PostgresOutbox(database)
         self.sealed = PostgresSealed(database)
         self.parcels = PostgresDeliveries(database, self.vault.open_credentials)
-        self.health = PostgresHealth(database, cooldown=max(settings.cooldowns.values()))
+        self.health = PostgresHealth(database, cooldown=settings.cooldown)
         self.metrics, self.traces = Metrics(), OtelTraces() if settings.traces else None
         self.phase, self.loops = Phase.STARTING, frozenset[str]()
         self.begun = asyncio.Event()  #: the loops run, or did
@@ -169,7 +169,7 @@ class Parts:
             yield self._store_on(tx)
 
     def _new_relay(self) -> Relay:
-        settings = RelaySettings(poll=self.settings.relay_poll, cooldowns=self.settings.cooldowns)
+        settings = RelaySettings(poll=self.settings.relay_poll, cooldown=self.settings.cooldown)
         return Relay(self.outbox, self.runtime, self._store_on, settings, self.metrics, self.traces)
 
     # Work -------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ async def test_the_cooldown_may_be_another_or_none(post: Post, health: PostgresH
     broken = post.subscribe("acme")
     await fails(health, broken)
     for cooldown in (timedelta(hours=1), timedelta(0)):
-        post.relay = post.new_relay(PostgresOutbox(post.database), cooldowns={"standard": cooldown})
+        post.relay = post.new_relay(PostgresOutbox(post.database), cooldown=cooldown)
         before, after = await relay(post)
         [[last]] = post.sql.execute("SELECT run_at FROM tidings.job ORDER BY id DESC LIMIT 1").fetchall()
         assert before + cooldown <= last <= after + cooldown
@@ -156,9 +156,8 @@ async def test_what_is_relayed_as_the_endpoint_recovers_does_not_stay_behind(
     broken = post.subscribe("acme")
     await fails(health, broken)
     post.record()
-    cooldowns = {"standard": FIVE}
     async with PostgresOutbox(post.database).claim(10) as batch:
-        assert set(await batch.not_before([broken], cooldowns)) == {broken}
+        assert set(await batch.not_before([broken], FIVE, [])) == {broken}
         recovering = asyncio.ensure_future(health.recovered(broken))
 
         def waits() -> bool:
@@ -169,4 +168,4 @@ async def test_what_is_relayed_as_the_endpoint_recovers_does_not_stay_behind(
         assert not recovering.done()
     await recovering
     async with PostgresOutbox(post.database).claim(10) as batch:
-        assert await batch.not_before([broken], cooldowns) == {}
+        assert await batch.not_before([broken], FIVE, []) == {}

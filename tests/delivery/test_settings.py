@@ -132,7 +132,7 @@ def test_a_variable_of_ours_that_is_no_setting_is_left_alone(monkeypatch: pytest
     ("variable", "text"),
     [
         *((f"TIDINGS_{name.upper()}", "soon") for name in DURATIONS),
-        *((f"TIDINGS_{name.upper()}", "0") for name in DURATIONS if name != "grace"),
+        *((f"TIDINGS_{name.upper()}", "0") for name in DURATIONS if name not in ("grace", "cooldown")),
         *((f"TIDINGS_{name.upper()}", "3651d") for name in DURATIONS),
         ("TIDINGS_SLOTS", "many"),
         ("TIDINGS_SLOTS", "0"),

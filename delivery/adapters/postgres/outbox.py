@@ -133,17 +133,11 @@ class _Batch:
         self._floor, self._some_fail = floor, some_fail
 
     async def not_before(
-        self, endpoint_ids: Collection[UUID], cooldowns: Mapping[str, timedelta]
+        self, endpoint_ids: Collection[UUID], cooldown: timedelta, spared: Collection[str]
     ) -> Mapping[UUID, datetime]:
-        if not self._some_fail or not endpoint_ids:
+        if not self._some_fail or not endpoint_ids or not cooldown:
             return {}
-        cooldowns_s = [cooldown.total_seconds() for cooldown in cooldowns.values()]
-        asked = {
-            "ids": list(endpoint_ids),
-            "policies": list(cooldowns),
-            "cooldowns_s": cooldowns_s,
-            "failures": COOLS_AFTER,
-        }
+        asked = {"ids": list(endpoint_ids), "cooldown": cooldown, "spared": list(spared), "failures": COOLS_AFTER}
         cursor = await self.tx.execute(statement("find_cooling"), asked)
         return {row["endpoint_id"]: row["not_before"] for row in await cursor.fetchall()}
 
