@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from delivery.jobs import UNKNOWN_KIND
+from delivery.pauses import Scope
 from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, Status
 
 
@@ -41,8 +42,9 @@ _HANDLER = "handler."
 
 def alerts(status: Status, limits: Limits = LIMITS) -> list[Alert]:
     """Return what needs attention, first what stops the work."""
-    parts = (_processes(status, limits), outbox_alerts(status.outbox, limits), _jobs(status, limits), _replays(status))
-    return [alert for part in (*parts, _database(status, limits), _upkeep(status, limits)) for alert in part]
+    first = (_paused(status), _processes(status, limits), outbox_alerts(status.outbox, limits))
+    parts = (*first, _jobs(status, limits), _replays(status), _database(status, limits), _upkeep(status, limits))
+    return [alert for part in parts for alert in part]
 
 
 def outbox_alerts(outbox: OutboxStatus, limits: Limits = LIMITS) -> Iterator[Alert]:
@@ -58,6 +60,17 @@ def outbox_alerts(outbox: OutboxStatus, limits: Limits = LIMITS) -> Iterator[Ale
             code="poisoned_events",
             message=f"given up by the relay: {_counted(outbox.poisoned, 'event')}",
             advice="`tidings events list --poisoned --any-owner` tells why; mend it, then `tidings events requeue ID`",
+        )
+
+
+def _paused(status: Status) -> Iterator[Alert]:
+    for pause in status.pauses:
+        why = f" ({pause.reason})" if pause.reason else ""
+        option = {Scope.ALL: "--all", Scope.KIND: "--kind", Scope.OWNER: "--owner"}[pause.what.scope]
+        yield Alert(
+            code="paused",
+            message=f"PAUSED: {pause.what}, by {pause.by} for {_span(status.at - pause.at)}{why}",
+            advice=f"`{' '.join(['tidings resume', option, pause.what.name]).strip()}` lets it go on",
         )
 
 

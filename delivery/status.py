@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from delivery.pauses import Pause
+
 #: Events that wait, and jobs of all kinds that are due, are counted up to this: so many, or more.
 MOST_COUNTED = 10_000
 
@@ -103,6 +105,7 @@ class Status:
     holders: Sequence[Holder]  #: the worst first
     strays: Sequence[str]  #: tables whose DEFAULT partition has rows even after the upkeep of partitions
     tables: Sequence[TableSize]  #: the largest first
+    pauses: Sequence[Pause] = ()  #: what a person has paused, the oldest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,3 +24,28 @@ AS $$
               ELSE least(burst, tokens + rate * greatest(extract(epoch FROM now() - filled_at), 0)::float8) END
 $$;
 REVOKE ALL ON FUNCTION tidings.tokens_now(float8, timestamptz, float8, float8) FROM PUBLIC;
+
+-- What a person has paused. Whether a lane is held by that is asked when its row is read: no backlog is touched.
+CREATE TABLE tidings.pause (
+  scope text NOT NULL CHECK (scope IN ('all', 'kind', 'owner')),
+  name text NOT NULL,  -- of the kind or the owner; '' = all
+  paused_by text NOT NULL,
+  reason text,
+  paused_at timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (scope, name)
+);
+
+-- Says whether a lane, whose jobs are of the kind that its key names, may start none.
+CREATE FUNCTION tidings.is_paused(key text, owner_id text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT EXISTS (
+    SELECT FROM tidings.pause AS p
+    WHERE CASE p.scope WHEN 'all' THEN NOT starts_with(key, 'tidings.')
+                       WHEN 'owner' THEN p.name = owner_id
+                       ELSE key IN (p.name, p.name || ' of ' || owner_id)
+                            OR (p.name = 'webhook.deliver' AND starts_with(key, 'endpoint:')) END
+  )
+$$;
+REVOKE ALL ON FUNCTION tidings.is_paused(text, text) FROM PUBLIC;

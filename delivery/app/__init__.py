@@ -20,6 +20,7 @@ from delivery.api.deliveries import DeliveryDesk
 from delivery.api.endpoints import Endpoints
 from delivery.api.events import Events
 from delivery.api.keys import Keys
+from delivery.api.pauses import PauseDesk
 from delivery.api.policies import Policies
 from delivery.api.replays import ReplayDesk
 from delivery.api.setup import SetupDesk
@@ -60,6 +61,7 @@ class App:
     events: Events
     deliveries: DeliveryDesk
     replays: ReplayDesk
+    pauses: PauseDesk
     jobs: Runtime
     keys: Keys
     setup: SetupDesk
@@ -150,6 +152,7 @@ def _app_of(parts: Parts) -> App:
         events=Events(partial(_record, parts.database), parts.log, parts.outbox, parts.runtime),
         deliveries=DeliveryDesk(parts.unit, parts.log, parts.runtime),
         replays=ReplayDesk(parts.unit, parts.replays),
+        pauses=PauseDesk(parts.pauses, parts.knows_kind, parts.kinds),
         jobs=parts.runtime,
         keys=Keys(parts.vault, parts.sealed, parts.new_key),
         setup=SetupDesk(parts.unit, parts.endpoints, parts.policies),

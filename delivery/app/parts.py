@@ -28,6 +28,7 @@ from delivery.adapters.postgres.health import Healers, PostgresHealth
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.outbox import PostgresOutbox
 from delivery.adapters.postgres.parcels import PostgresDeliveries
+from delivery.adapters.postgres.pauses import PostgresPauses
 from delivery.adapters.postgres.replays import PostgresReplays
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
 from delivery.adapters.postgres.sealed import PostgresSealed
@@ -137,8 +138,9 @@ class Parts:
             adopts=handler_kinds.adopted,
             metrics=self.metrics,
         )
-        names = [kind.name for kind in (*kinds, *upkeep_kinds)]
-        self.status = PostgresStatus(database, names, [each.name for each in periodics], settings.retention)
+        self.kinds = [kind.name for kind in (*kinds, *upkeep_kinds)]
+        self.pauses = PostgresPauses(database)
+        self.status = PostgresStatus(database, self.kinds, [each.name for each in periodics], settings.retention)
         ours = self.egress.proxy is None or not self.egress.proxy.judges  # else the proxy looks names up
         self.examiner = PostgresExaminer(
             database,
@@ -167,6 +169,10 @@ class Parts:
         """Open a transaction and hand out the store on it."""
         async with self.database.transaction() as tx:
             yield self._store_on(tx)
+
+    def knows_kind(self, name: str) -> bool:
+        """Say whether jobs can be of this kind: this process runs it, or it is a handler's, which may run elsewhere."""
+        return name in self.kinds or handler_kinds.adopted(name) is not None
 
     def _new_relay(self) -> Relay:
         settings = RelaySettings(poll=self.settings.relay_poll, cooldown=self.settings.cooldown)

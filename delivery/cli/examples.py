@@ -36,6 +36,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("tidings status --check --json", "for monitoring: exit code 3 where anything needs attention"),
     ),
     "doctor": (Example("tidings doctor"), Example("tidings doctor --json", "for a check before a deploy")),
+    "pause": (
+        Example("tidings pause --owner acme --reason 'asked for it'"),
+        Example("tidings pause --all --reason 'the network moves'", "send nothing; what comes meanwhile waits"),
+    ),
+    "resume": (Example("tidings resume --owner acme"),),
     "event-types declare": (
         Example("tidings event-types declare invoice.paid --exposure webhook"),
         Example("tidings event-types declare invoice.seen", "one whose events never leave"),

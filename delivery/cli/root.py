@@ -28,6 +28,8 @@ COMMANDS: dict[str, str] = {
     "verify": "delivery.cli.verify",
     "status": "delivery.cli.status",
     "doctor": "delivery.cli.doctor",
+    "pause": "delivery.cli.pause",
+    "resume": "delivery.cli.resume",
     "event-types": "delivery.cli.event_type",
     "policies": "delivery.cli.policies",
     "endpoints": "delivery.cli.endpoints",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delivery.alerts import Alert
-from delivery.cli import documents
+from delivery.cli import documents, pausing
 from delivery.cli.failures import ALERTED, Failed
 from delivery.cli.lists import Listing
 from delivery.cli.options import Act, connected, printed
@@ -89,6 +89,7 @@ def _document(stands: _Stands) -> dict[str, Any]:
         "dsn": stands.dsn,
         "allow_local": stands.allow_local,
         **documents.status(stands.status),
+        "pauses": [pausing.document(each) for each in stands.status.pauses],
         "alerts": [documents.alert(each) for each in stands.alerts],
     }
 
@@ -105,6 +106,7 @@ def _write(stands: _Stands) -> None:
             ("dsn", stands.dsn),
             ("allow-local", "on" if stands.allow_local else "off"),
             ("running", _running(status)),
+            *(("paused", pausing.line(each)) for each in status.pauses),
             ("outbox", _outbox(status)),
             ("poisoned", _poisoned(status.outbox.poisoned)),
             ("due", _due(status)),

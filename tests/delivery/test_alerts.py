@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from delivery.alerts import Alert, Limits, alerts
+from delivery.pauses import Pause, Paused, Scope
 from delivery.status import MOST_COUNTED, Holder, KindStatus, OutboxStatus, PutOff, Status, UpkeepStatus
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -45,6 +46,10 @@ def due(number: int, age: timedelta, kind: str = "webhook.deliver") -> KindStatu
     return KindStatus(kind=kind, due=number, oldest_due=NOW - age, ended={})
 
 
+def paused(scope: Scope, name: str = "") -> Pause:
+    return Pause(what=Paused(scope=scope, name=name), by="ann", reason="moves", at=NOW - 2 * HOUR)
+
+
 def put_off(code: str) -> PutOff:
     return PutOff(kind="report", code=code, number=1500, since=NOW - 10 * 24 * HOUR)
 
@@ -78,6 +83,10 @@ FINE = {
 }
 #: Code -> each way to it, and what its message says.
 WRONG: dict[str, list[tuple[Status, str]]] = {
+    "paused": [
+        (status(pauses=[paused(Scope.ALL)]), "PAUSED: everything, by ann for 2 h (moves)"),
+        (status(pauses=[paused(Scope.KIND, "a.b")]), "PAUSED: the kind a.b, by ann for 2 h (moves)"),
+    ],
     "no_relay": [(status(relays=0, outbox=outbox(7, 11 * SECOND)), "no relay runs; waiting for one: 7 events")],
     "no_worker": [(status(workers=0, kinds=[due(2, 11 * SECOND)]), "no worker runs; waiting for one: 2 jobs")],
     "no_leader": [(status(is_led=False), "none of 2 workers leads")],

@@ -106,6 +106,13 @@ PROMISES = (
         ["tests/delivery/test_relay_cooldown.py::test_what_is_relayed_as_the_endpoint_recovers_does_not_stay_behind"],
     ),
     Mutant(
+        "what a person pauses does not start",
+        f"{SQL}read_lanes.sql",
+        " OR NOT tidings.is_paused(key, owner_id)",
+        " OR true",
+        [f"{OF_POSTGRES}test_pauses.py::test_a_pause_that_was_not_heard_is_heeded_within_a_poll"],
+    ),
+    Mutant(
         "who holds on has half of the slots",
         f"{POSTGRES}crew.py",
         "drag=max(self._settings.slots // 2, 1)",

@@ -21,7 +21,7 @@ from delivery.adapters.postgres.jobs import JOBS_CHANNEL
 from delivery.adapters.postgres.leases import Leases
 from delivery.adapters.postgres.listener import Listener
 from delivery.adapters.postgres.settler import MOST_WAITING, Result, Settler, pause_s
-from delivery.adapters.postgres.territory import Territory, now
+from delivery.adapters.postgres.territory import EVERY_LANE, Territory, now
 from delivery.errors import ConfigurationError, TidingsError
 from delivery.jobs import JobKind
 from delivery.metrics import Metrics
@@ -108,6 +108,7 @@ class Crew:
             self._repeat("own shards", self._own, self._settings.shard_lease / 4),
             self._repeat("renew leases", self._leases.renew, self._settings.lease / 4),
             self._repeat("read flights", self.territory.look_again, self._settings.lease / 4),
+            self._repeat("see pauses", self.territory.see_pauses, self._settings.poll),
             self._repeat("watch what drags", self._watch_drags, _DRAGS_EVERY),
             self._listener.run(),
             self.settler.run(),
@@ -172,6 +173,8 @@ class Crew:
     async def _hear(self, channel: str, payload: str) -> None:
         if channel == JOBS_CHANNEL:
             self.territory.rung(payload)
+        elif channel == LANES_CHANNEL and payload == EVERY_LANE:
+            await self._guard("see pauses", self.territory.see_pauses)
         elif channel == LANES_CHANNEL and _NUMBER.fullmatch(payload):
             await self._guard("read lanes", lambda: self.territory.changed(int(payload)))
         elif channel == CANCEL_CHANNEL and _NUMBER.fullmatch(payload):
@@ -269,6 +272,8 @@ class Crew:
     async def _run_once(self, flight: tries.Flight) -> Result | None:
         kind = self._kinds.get(flight.row["kind"])
         result = tries.refusal(flight, kind)
+        if result is None and flight.row["kind"] in self.territory.paused_kinds:
+            result = tries.paused(flight)
         if result is None and kind is not None:
             try:
                 result = await tries.run(flight, kind, self._timers)

@@ -12,6 +12,7 @@ import migrations
 from delivery.adapters.postgres.database import Database
 from delivery.adapters.postgres.days import DAY, first_id, midnight, oldest_kept
 from delivery.adapters.postgres.partitions import OLDEST_MADE, PARTITIONS
+from delivery.adapters.postgres.pauses import PostgresPauses
 from delivery.adapters.postgres.statements import statement
 from delivery.compiler import DELIVER
 from delivery.ids import made_at
@@ -67,6 +68,7 @@ class PostgresStatus:
             leases_ahead=presence["leases_ahead"],
             stalled_replays=[row["id"] for row in await self._fetch("find_stalled")],
             upkeep=upkeep,
+            pauses=await PostgresPauses(self._database).list(),
             holders=[_holder(row) for row in await self._fetch("read_holders")],
             strays=await self._strays(at, upkeep),
             tables=[

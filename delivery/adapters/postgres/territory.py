@@ -27,6 +27,8 @@ _RUNG = re.compile(r"([0-9]{1,18})(?:\+([0-9]{1,12}\.[0-9]{1,6}))?")
 _BEGAN = re.compile(r"@([0-9]{1,10}\.[0-9]{6})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_ALARM_S = 3600.0
+#: Rings in place of a lane's id when every lane's row is to be read again.
+EVERY_LANE = "*"
 #: What is read to be due is claimed no sooner than this, in seconds: somebody may hold it, and then no claim takes it.
 _SOON_S = 0.05
 #: Lanes whose rows are read by one statement: what is done with them takes the loop a few hundredths of a second.
@@ -52,6 +54,8 @@ class Territory:
         self.sweep_now = asyncio.Event()  #: something may have been missed
         self.some_rang = asyncio.Event()  #: lanes whose rows were not read yet
         self.unsure = asyncio.Event()  #: the next job of some slots is to be looked for
+        self.paused_kinds: frozenset[str] = frozenset()  #: whose jobs may lie in lanes of other names, too
+        self._pauses: frozenset[tuple[Any, ...]] | None = None  # as they were last seen
         self._reads = 0
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
         self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due first
@@ -96,6 +100,7 @@ class Territory:
         coming = dict(self.shards.coming)
         if not coming:
             return
+        await self.see_pauses()
         await self._database.fetch(statement("cut_leases"), {"lease_for": self._lease}, quick=True)
         rows = await self._database.fetch(statement("read_flights"), {"shards": list(coming)}, quick=True)
         self._foreign |= {row["id"]: row["lane"] >> 3 for row in rows if row["id"] not in self._flights}
@@ -129,6 +134,17 @@ class Territory:
         """Read every lane's row again: changes may have gone unheard."""
         await self.learn(self.book)
         self.sweep_now.set()
+
+    async def see_pauses(self) -> None:
+        """See what a person has paused; where that has changed, read every lane's row again."""
+        rows = await self._database.fetch(statement("list_pauses"), {}, quick=True)
+        pauses = frozenset((row["scope"], row["name"], row["paused_at"]) for row in rows)
+        if pauses == self._pauses:
+            return
+        self.paused_kinds = frozenset(row["name"] for row in rows if row["scope"] == "kind")
+        if self._pauses is not None:
+            await self.learn_again()
+        self._pauses = pauses
 
     async def _read(self, name: str, parameters: dict[str, Any], *, parked: bool = True) -> list[DictRow]:
         """Read rows of lanes and take what they say. Reads overlap: of a lane, what was asked for last stands.

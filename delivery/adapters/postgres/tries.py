@@ -30,6 +30,8 @@ Make = Callable[..., Result]
 MOST_LOST = 5
 #: A job of a kind that this process does not know is looked at again after this long, in seconds.
 UNKNOWN_AGAIN_S = 60.0
+#: The same of one whose kind is paused; and the code that it waits with.
+PAUSED_AGAIN_S, PAUSED = 30.0, "paused"
 #: No wait is longer than this.
 LONGEST_DELAY = timedelta(days=30)
 
@@ -85,6 +87,20 @@ def refusal(flight: Flight, kind: JobKind | None) -> Result | None:
     if kind.max_age is not None and row["age_s"] > kind.max_age.total_seconds():
         return Result(**base, state="discarded", reason="expired")
     return None
+
+
+def paused(flight: Flight) -> Result:
+    """Return the result of a job whose kind is paused, and that lay in a lane which others share."""
+    row, report = flight.row, Report(code=PAUSED)
+    return Result(
+        id=row["id"],
+        lease=flight.lease,
+        state="retryable",
+        delay_s=PAUSED_AGAIN_S,
+        memo=row["memo"],
+        report=report,
+        kind=row["kind"],
+    )
 
 
 @lru_cache(maxsize=1000)

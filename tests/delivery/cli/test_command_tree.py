@@ -16,7 +16,7 @@ from .conftest import TOP
 #: They run until they are stopped, or tell a story: no data.
 NO_DATA = {"up", "relay", "worker", "demo", "listen", "completion"}
 ASKED_FOR = """
-up migrate relay worker demo listen verify
+up migrate relay worker demo listen verify pause resume
 keys generate
 event-types declare, event-types list
 endpoints add, endpoints list, endpoints show, endpoints update, endpoints enable, endpoints disable, endpoints remove,

@@ -98,6 +98,8 @@ WITH_UP = (
     "endpoints rotate-secret",
     "subscriptions remove",
     "endpoints remove",
+    "pause",
+    "resume",
 )
 
 

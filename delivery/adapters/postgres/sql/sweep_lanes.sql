@@ -1,5 +1,5 @@
 -- Which slots of our shards have rows, from when, and what their lanes' rows say: one page of those after a slot.
--- A loose scan, one probe a slot. Where the page is full, its last slot comes whosever it is: the next page begins
+-- A lane that a person has paused is off. A loose scan, one probe a slot. Where the page is full, its last slot comes whosever it is: the next page begins
 -- there. Index: job_due.
 WITH RECURSIVE heads AS (
   (SELECT lane, run_at, 1 AS n FROM tidings.job WHERE lane > %(after)s ORDER BY lane, run_at, id LIMIT 1)
@@ -12,7 +12,8 @@ WITH RECURSIVE heads AS (
 )
 SELECT heads.lane, heads.n, heads.run_at,
        extract(epoch FROM least(greatest(heads.run_at, now()), now() + interval '1 year') - now())::float8 AS due_in_s,
-       l.id, l.owner_id, l.job_limit, l.rate, l.burst, l.is_on, l.is_cautious,
+       l.id, l.owner_id, l.job_limit, l.rate, l.burst,
+       l.is_on AND (NOT EXISTS (SELECT FROM tidings.pause) OR NOT tidings.is_paused(l.key, l.owner_id)) AS is_on, l.is_cautious,
        coalesce(l.own_shard, l.id %% 64)::int AS shard,
        (extract(epoch FROM least(greatest(l.paused_until, now()), now() + interval '1 year') - now()))::float8 AS paused_s,
        extract(epoch FROM now() - l.eased_at)::float8 AS eased_s
