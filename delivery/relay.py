@@ -35,8 +35,8 @@ from delivery.outbox import POISON_AT, Outbox, OutboxBatch, OutboxRow
 from delivery.sieve import Sieve
 from delivery.traces import Traces
 from subscriptions.model import Checks, EventType
-from subscriptions.schemas import fault_of
 from subscriptions.policies import POLICIES
+from subscriptions.schemas import fault_of
 from subscriptions.store import Store
 
 log = logging.getLogger("tidings.relay")
