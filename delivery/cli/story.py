@@ -14,6 +14,8 @@ from delivery.cli.output import counted, instant_shown, span
 from delivery.jobs import JobRow, JobState
 from subscriptions.model import Endpoint, EndpointState, RetryPolicy
 
+#: What is relayed to start at once starts within this, whichever clock is read.
+_AT_ONCE = timedelta(seconds=10)
 #: Outcomes that say nothing of the receiver, so that they neither count nor end a row.
 _OF_NO_ACCOUNT = {"ours", "interrupted", "lost"}
 
@@ -115,6 +117,8 @@ def _waiting(job: JobRow, endpoint: Endpoint | None, now: datetime) -> str:
     if job.held_until is not None and job.held_until > now:
         why = ", as the receiver asked" if job.code in {"http_429", "http_503"} else ""
         return f"{when}: until then its endpoint's lane is held{why}; {past}"
+    if not job.attempt and due - job.created_at > _AT_ONCE:
+        return f"{when}: its endpoint's tries only fail, so new deliveries start late (TIDINGS_COOLDOWN); {past}"
     return f"{when}; {past}"
 
 

@@ -38,7 +38,7 @@ async def test_a_policy_of_ones_own_is_gone_by_and_its_change_holds_from_the_nex
         "strict", by="ann", ladder=[STEP, 2 * STEP], max_attempts=4, client_errors=ClientErrors.DISCARD
     )
     await platform.endpoint("/a", policy="strict")
-    async with platform.working():
+    async with platform.working(cooldown="0"):
         receiver.answer(reply(404), "/a")
         [event] = await platform.record()
         refused = await ended(platform, event)

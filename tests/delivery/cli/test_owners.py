@@ -42,6 +42,8 @@ ASKING: dict[str, str] = {
 }
 #: They list what is the owner's, or make something new.
 ASKING_NOTHING = {
+    "pause",
+    "resume",
     "endpoints export",
     "endpoints import",
     "endpoints add",

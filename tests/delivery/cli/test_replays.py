@@ -78,6 +78,7 @@ def test_one_is_started_shown_switched_and_ends(cli: Cli, failed: dict[str, Any]
         "filter": {
             "endpoint_id": failed["endpoint"],
             "types": [],
+            "sifts": False,
             "since": None,
             "until": None,
             "states": ["discarded"],

@@ -47,8 +47,7 @@ def write(file: Path, *endpoints: dict[str, Any], owner: str = "default", **more
 
 
 def exported(cli: Cli, *args: object) -> dict[str, Any]:
-    document: dict[str, Any] = yaml.safe_load(cli("endpoints", "export", *args))
-    return document
+    return dict(yaml.safe_load(cli("endpoints", "export", *args)))
 
 
 def endpoints(cli: Cli) -> list[dict[str, Any]]:

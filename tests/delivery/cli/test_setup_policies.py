@@ -73,7 +73,7 @@ def test_they_are_made_before_the_endpoints_that_choose_them(cli: Cli, tmp_path:
 def test_fields_that_are_not_there_stay_or_are_as_by_default(made: Cli, tmp_path: Path):
     file = write(tmp_path / "a.yaml", {"name": "strict", "attempts": 9, "max_age": "platform"}, {"name": "plain"})
     assert made("endpoints", "import", file, "--dry-run").splitlines()[:2] == [
-        "~ policy strict: max_attempts 20 -> 9, max_age_s 172800.0 -> None",
+        "~ policy strict: max_attempts 20 -> 9, max_age_s 172800.0 -> none",
         "+ policy plain: after 5 s, 5 min, 30 min, 2 h, 5 h, 10 h (the last repeats), 18 attempts",
     ]
     assert changed(made, file) == [("change", "policy", "strict"), ("add", "policy", "plain")]

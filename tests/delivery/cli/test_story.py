@@ -67,6 +67,16 @@ def test_one_that_is_held_tells_until_when_and_why():
     assert "`tidings deliveries retry 7`" in line
 
 
+def test_one_that_starts_late_tells_why():
+    line = told(job(JobState.PENDING, attempt=0, spent=0, created_at=NOW, run_at=NOW + timedelta(minutes=5)))
+    assert line.startswith(
+        "attempt 1 at 2026-01-31 12:05:00Z, in 5 min: its endpoint's tries only fail, so new deliveries start late"
+        " (TIDINGS_COOLDOWN); `tidings deliveries retry 7` sends it now"
+    )
+    soon = job(JobState.PENDING, attempt=0, spent=0, created_at=NOW, run_at=NOW + timedelta(seconds=2))
+    assert "COOLDOWN" not in told(soon)
+
+
 def test_the_later_of_hold_and_retry_counts():
     row = job(JobState.RETRYABLE, run_at=NOW + timedelta(hours=2), held_until=NOW + timedelta(minutes=1))
     assert "in 2 h" in told(row)
