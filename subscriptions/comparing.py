@@ -48,6 +48,9 @@ def equal(work: Work, one: Any, other: Any) -> bool:
     if type(one) is list:
         return len(one) == len(other) and all(equal(work, *pair) for pair in zip(one, other, strict=True))
     if type(one) is dict:
+        if len(one) != len(other):
+            return False
+        work.spend(len(one))
         return one.keys() == other.keys() and all(equal(work, value, other[name]) for name, value in one.items())
     return bool(one == other)
 

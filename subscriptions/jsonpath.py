@@ -8,7 +8,7 @@ Regular expressions (`match`, `search`) are refused: there is no engine here who
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from math import isinf
 from typing import Any
 
@@ -38,6 +38,8 @@ from subscriptions.errors import InvalidFilter
 
 #: How deep brackets, operators and filters in filters may nest, and of how many parts a filter may consist.
 MAX_DEPTH, MAX_PARTS = 16, 100
+#: Values that are only passed over cost a step for so many.
+_SEEN_TOGETHER = 4
 #: Before and behind a filter, to make a query of it.
 _BEFORE, _BEHIND = "$[?", "]"
 _BRACKETS = re.compile(r"[\[\]()]")
@@ -76,6 +78,8 @@ def read_test(text: str) -> Test:
         raise InvalidFilter(f"the filter is not understood{place} ({what}): {_HOW}") from None
     except RecursionError:
         raise InvalidFilter(_DEEP) from None
+    except OverflowError:
+        raise InvalidFilter("a number is larger than a number of JSON should be: write a smaller one") from None
     except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
         raise InvalidFilter(f"the filter is not understood ({type(error).__name__}: {error}): {_HOW}") from None
     match query.segments:
@@ -114,7 +118,7 @@ class _Reading:
         self._count(depth)
         match expression:
             case LogicalExpression(operator=operator):
-                return _joined(operator, self.test(expression.left, depth + 1), self.test(expression.right, depth + 1))
+                return _joined(operator, [self.test(each, depth + 1) for each in _operands(expression, operator)])
             case PrefixExpression():
                 denied = self.test(expression.right, depth + 1)
                 return lambda root, here, work: not denied(root, here, work)
@@ -184,6 +188,7 @@ class _Reading:
         def children(root: Any, nodes: Iterator[Any], work: Work) -> Iterator[Any]:
             for node in nodes:
                 for visited in _descendants(node, work) if is_deep else (node,):
+                    work.spend(len(selectors) - 1)
                     for select in selectors:
                         for child in select(root, visited, work):
                             work.spend()
@@ -199,7 +204,7 @@ class _Reading:
             case IndexSelector(index=at):
                 return lambda _root, node, _work: (node[at],) if type(node) is list and _is_in(at, node) else ()
             case SliceSelector(slice=cut):
-                return lambda _root, node, _work: node[cut] if type(node) is list and cut.step != 0 else ()
+                return lambda _root, node, work: _cut(node, cut, work)
             case WildcardSelector():
                 return lambda _root, node, _work: _children(node)
             case FilterSelector(expression=inner):
@@ -208,10 +213,21 @@ class _Reading:
                 raise InvalidFilter(f"the filter selects in a way that is not known here: {_HOW}")
 
 
-def _joined(operator: str, left: Test, right: Test) -> Test:
+def _operands(whole: Expression, operator: str) -> Iterator[Expression]:
+    """List what one operator joins, in the order written, however it is bracketed."""
+    waiting = [whole]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, LogicalExpression) and one.operator == operator:
+            waiting += (one.right, one.left)
+        else:
+            yield one
+
+
+def _joined(operator: str, tests: Sequence[Test]) -> Test:
     if operator == "&&":
-        return lambda root, here, work: left(root, here, work) and right(root, here, work)
-    return lambda root, here, work: left(root, here, work) or right(root, here, work)
+        return lambda root, here, work: all(test(root, here, work) for test in tests)
+    return lambda root, here, work: any(test(root, here, work) for test in tests)
 
 
 def _compared(operator: str, left: _Value, right: _Value) -> Test:
@@ -296,7 +312,14 @@ def _only(nodes: Iterator[Any]) -> Any:
     return found if next(nodes, _NOTHING) is _NOTHING else _NOTHING
 
 
-def _children(node: Any) -> Iterable[Any]:
+def _cut(node: Any, cut: slice, work: Work) -> Sequence[Any]:
+    if type(node) is not list or cut.step == 0:
+        return ()
+    work.spend(len(node) // _SEEN_TOGETHER)
+    return node[cut]
+
+
+def _children(node: Any) -> Collection[Any]:
     if type(node) is dict:
         return node.values()
     return node if type(node) is list else ()
@@ -309,4 +332,6 @@ def _descendants(node: Any, work: Work) -> Iterator[Any]:
         work.spend()
         found = waiting.pop()
         yield found
-        waiting.extend(child for child in _children(found) if type(child) in (dict, list))
+        children = _children(found)
+        work.spend(len(children) // _SEEN_TOGETHER)
+        waiting.extend(child for child in children if type(child) in (dict, list))

@@ -13,6 +13,7 @@ from subscriptions.lines import MAX_LINE, MAX_NAME, check_line
 from subscriptions.match import check_declarable, check_wanted, parse_patterns
 from subscriptions.model import (
     Checks,
+    Endpoint,
     EndpointTarget,
     EventType,
     Exposure,
@@ -24,6 +25,9 @@ from subscriptions.model import (
 from subscriptions.registry import BAD_OWNER, OWNER, locked, not_removed
 from subscriptions.schemas import parse_schema
 from subscriptions.store import Change, Store
+
+#: Subscriptions with a filter that an endpoint may have.
+MAX_FILTERS = 10
 
 _HANDLER = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)*")
 
@@ -94,12 +98,25 @@ class SubscriptionRegistry:
         if filter is not None:
             parse_filter(filter)
         endpoint = not_removed(await locked(self._store, owner_id, endpoint_id))
+        if filter is not None:
+            await self._check_filters(endpoint, name)
         if not future:
             types = await self._store.types()
             usable = [each.type for each in types if each.exposure is Exposure.WEBHOOK]
             check_wanted(parsed, usable, [each.type for each in types])
         texts = tuple(pattern.text for pattern in parsed)
         return await self._add(owner_id, name, texts, EndpointTarget(endpoint_id=endpoint.id), by, filter)
+
+    async def _check_filters(self, endpoint: Endpoint, name: str) -> None:
+        """See that it may have one more: each is worked out for every event, while the events of others wait."""
+        standing = await self._store.subscriptions(endpoint.owner_id)
+        target = EndpointTarget(endpoint_id=endpoint.id)
+        filtered = [each.name for each in standing if each.target == target and each.filter is not None]
+        if name not in filtered and len(filtered) >= MAX_FILTERS:
+            raise InvalidSubscription(
+                f"endpoint {endpoint.id} has {len(filtered)} subscriptions with a filter, and no more are allowed: join"
+                " filters by `||` in one subscription, or use another endpoint"
+            )
 
     async def subscribe_handler(
         self,

@@ -175,7 +175,8 @@ class Parts:
         return name in self.kinds or handler_kinds.adopted(name) is not None
 
     def _new_relay(self) -> Relay:
-        settings = RelaySettings(poll=self.settings.relay_poll, cooldown=self.settings.cooldown)
+        cooldown = min(self.settings.cooldown, self.settings.max_age / 2)  # what waits is tried before it expires
+        settings = RelaySettings(poll=self.settings.relay_poll, cooldown=cooldown)
         return Relay(self.outbox, self.runtime, self._store_on, settings, self.metrics, self.traces)
 
     # Work -------------------------------------------------------------------------------------------------------

@@ -26,9 +26,9 @@ def curl_line(event: Event, endpoint: Endpoint) -> str:
     options = " ".join(f"-H {quote(f'{name}: {value}')}" for name, value in headers)
     text = body.decode()
     if text.isprintable() and len(body) <= MOST_ARGUED:
-        return f"curl -i -X POST {options} --data-binary {quote(text)} {quote(endpoint.url)}"
+        return f"curl -i --globoff -X POST {options} --data-binary {quote(text)} {quote(endpoint.url)}"
     octets = "".join(char if char.isprintable() else _octal(char) for char in text.translate(_ESCAPED))
-    return f"printf '{octets}' | curl -i -X POST {options} --data-binary @- {quote(endpoint.url)}"
+    return f"printf -- '{octets}' | curl -i --globoff -X POST {options} --data-binary @- {quote(endpoint.url)}"
 
 
 def _octal(char: str) -> str:

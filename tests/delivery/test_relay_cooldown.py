@@ -74,6 +74,16 @@ async def test_a_policy_without_a_cooldown_has_none_and_what_is_parked_needs_non
     assert start <= timedelta(0)
 
 
+async def test_what_waits_is_tried_before_its_policy_lets_it_expire(post: Post, health: PostgresHealth) -> None:
+    broken = post.subscribe("acme")
+    await fails(health, broken)
+    post.sql.execute("INSERT INTO tidings.policy VALUES ('brief', '{1000}', 2, 1000, 120000, 'short')")
+    post.sql.execute("UPDATE tidings.endpoint SET policy = 'brief'")
+    before, after = await relay(post)
+    [[run_at]] = post.sql.execute("SELECT run_at FROM tidings.job").fetchall()
+    assert before + timedelta(minutes=1) <= run_at <= after + timedelta(minutes=1)
+
+
 async def test_the_cooldown_may_be_another_or_none(post: Post, health: PostgresHealth) -> None:
     broken = post.subscribe("acme")
     await fails(health, broken)

@@ -21,6 +21,7 @@ from subscriptions.model import (
     Exposure,
     HandlerTarget,
 )
+from subscriptions.subscribing import MAX_FILTERS
 from tests.subscriptions.notebook import BAD_LINES, BAD_OWNERS, House
 
 
@@ -221,3 +222,16 @@ async def test_every_change_that_is_kept_can_be_written_as_json(house: House):
     for change in house.notebook.changes:
         sides: list[Mapping[str, Any]] = [change.before, change.after]
         assert json.loads(json.dumps(sides)) == sides
+
+
+async def test_an_endpoint_has_ten_subscriptions_with_a_filter_and_no_more(house: House):
+    endpoint, other = await house.add(), await house.add()
+    wants: dict[str, Any] = {"by": "ann", "future": True, "filter": "$.amount > 1"}
+    for number in range(MAX_FILTERS):
+        await house.subscriptions.subscribe("acme", f"x{number}", ["a.b"], endpoint.id, **wants)
+    with pytest.raises(InvalidSubscription, match="has 10 subscriptions with a filter"):
+        await house.subscriptions.subscribe("acme", "more", ["a.b"], endpoint.id, **wants)
+    repeat = await house.subscriptions.subscribe("acme", "x3", ["a.b"], endpoint.id, **wants)
+    assert repeat == house.notebook.wants["acme", "x3"]
+    await house.subscriptions.subscribe("acme", "plain", ["a.b"], endpoint.id, by="ann", future=True)
+    await house.subscriptions.subscribe("acme", "elsewhere", ["a.b"], other.id, **wants)

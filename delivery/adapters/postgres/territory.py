@@ -56,6 +56,7 @@ class Territory:
         self.unsure = asyncio.Event()  #: the next job of some slots is to be looked for
         self.paused_kinds: frozenset[str] = frozenset()  #: whose jobs may lie in lanes of other names, too
         self._pauses: frozenset[tuple[Any, ...]] | None = None  # as they were last seen
+        self._seeing = asyncio.Lock()  # else the older of two looks may end last
         self._reads = 0
         self._elsewhere: dict[int, int] = {}  # lanes of others -> their shards
         self._unseen: dict[int, float] = {}  # slots that rang, of lanes whose rows were not read yet -> when due first
@@ -136,7 +137,11 @@ class Territory:
         self.sweep_now.set()
 
     async def see_pauses(self) -> None:
-        """See what a person has paused; where that has changed, read every lane's row again."""
+        """See what a person has paused; where that has changed, read every lane's row again. One looks at a time."""
+        async with self._seeing:
+            await self._see_pauses()
+
+    async def _see_pauses(self) -> None:
         rows = await self._database.fetch(statement("list_pauses"), {}, quick=True)
         pauses = frozenset((row["scope"], row["name"], row["paused_at"]) for row in rows)
         if pauses == self._pauses:

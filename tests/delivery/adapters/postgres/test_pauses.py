@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,8 +12,11 @@ import psycopg
 import pytest
 
 from delivery.adapters.postgres.database import Database
+from delivery.adapters.postgres.lanes import Lane
 from delivery.adapters.postgres.pauses import PostgresPauses
 from delivery.adapters.postgres.runtime import PostgresRuntime, RuntimeSettings
+from delivery.adapters.postgres.statements import statement
+from delivery.adapters.postgres.territory import Territory
 from delivery.jobs import EnqueueOptions, Job, JobKind, NewJob
 from delivery.pauses import Paused, Scope
 from tests.conformance.patience import eventually
@@ -203,3 +207,46 @@ async def test_what_two_pauses_hold_goes_on_when_both_have_ended(yard: Yard) -> 
     await yard.ran_all(1)
     await yard.pauses.resume(one, by="ann", reason=None)
     await yard.ran_all(2)
+
+
+async def test_of_two_looks_at_once_the_later_one_stands():
+    """The first waits for the rows of lanes while the pause that it saw end is said anew."""
+    database = Slow()
+    territory = Territory(database, [], timedelta(seconds=10), timedelta(seconds=30), {})  # type: ignore[arg-type]
+    territory.book.learn(Lane(1, None, 10, 1))
+    for paused_at in ([], [1]):
+        database.pause(*paused_at)
+        database.go_on.set()
+        await territory.see_pauses()
+    database.go_on.clear()
+    database.pause()
+    first = asyncio.create_task(territory.see_pauses())
+    await database.reads.wait()
+    database.pause(2)
+    second = asyncio.create_task(territory.see_pauses())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    database.go_on.set()
+    await asyncio.gather(first, second)
+    database.pause()
+    await territory.see_pauses()
+    assert territory.paused_kinds == frozenset()
+
+
+class Slow:
+    """A database whose first read of lanes takes its time."""
+
+    def __init__(self) -> None:
+        self.reads, self.go_on = asyncio.Event(), asyncio.Event()
+        self._pauses: list[dict[str, Any]] = []
+
+    def pause(self, *paused_at: int) -> None:
+        self._pauses = [{"scope": "kind", "name": "report", "paused_at": at} for at in paused_at]
+
+    async def fetch(self, what: bytes, _parameters: Any, *, quick: bool) -> list[dict[str, Any]]:
+        if what == statement("list_pauses"):
+            return list(self._pauses)
+        if not self.go_on.is_set() and not self.reads.is_set():
+            self.reads.set()
+            await self.go_on.wait()
+        return []
