@@ -35,7 +35,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION tidings.record_checked(text, text, text, json, text, timestamptz, text, text) FROM PUBLIC;
 
--- Whoever may record may record by this, too.
+-- Whoever may record may record by this, too; 0 is PUBLIC.
 DO $$
 DECLARE
   grantee oid;
@@ -43,11 +43,11 @@ BEGIN
   FOR grantee IN
     SELECT a.grantee FROM pg_proc AS p CROSS JOIN LATERAL aclexplode(p.proacl) AS a
     WHERE p.oid = 'tidings.record(text, text, text, json, text, timestamptz, text)'::regprocedure
-      AND a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner AND a.grantee <> 0
+      AND a.privilege_type = 'EXECUTE' AND a.grantee <> p.proowner
   LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION'
                    ' tidings.record_checked(text, text, text, json, text, timestamptz, text, text) TO %s',
-                   grantee::regrole);
+                   CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END);
   END LOOP;
 END
 $$;

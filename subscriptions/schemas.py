@@ -11,9 +11,11 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from math import isinf
 from typing import Any, NoReturn
 
 from subscriptions.errors import InvalidSchema
+from subscriptions.expansion import check_expansion
 from subscriptions.model import EventType
 
 #: The longest schema, in characters, and how deep it may nest.
@@ -24,7 +26,8 @@ MAX_DATA_DEPTH = 200
 KEPT_READ = 1_000
 #: Characters of what does not fit that are repeated.
 _SHOWN = 300
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
+# A quote that is not closed goes on to the end: what always matches is never tried again from the next quote.
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"?|([\[{])|[\]}]', re.DOTALL)
 #: Stands for data in what is said of it, which is kept and logged.
 _MASK = "it"
 _INSTALL = "install it as tidings[schemas]"
@@ -32,6 +35,13 @@ _INSTALL = "install it as tidings[schemas]"
 
 class NoLibrary(InvalidSchema):
     """The library that checks schemas is not installed here."""
+
+
+class _BeyondNumber(ValueError):
+    """JSON text holds a number that no double comes near."""
+
+    def __init__(self) -> None:
+        super().__init__("holds a number beyond what can be checked (about 1.8e308)")
 
 
 class Schema:
@@ -48,6 +58,8 @@ class Schema:
             return f"it is nested deeper than {MAX_DATA_DEPTH} levels, which is not checked"
         try:
             return self._fault(_read(data))
+        except _BeyondNumber as error:
+            return f"it {error}: record it as a text"
         except ValueError as error:
             return f"it cannot be read: {error}"
 
@@ -65,11 +77,14 @@ def parse_schema(text: str) -> Schema:
     if _depth(text) > MAX_SCHEMA_DEPTH:
         raise InvalidSchema(f"the schema is nested too deeply: write it with {MAX_SCHEMA_DEPTH} levels at most")
     try:
-        schema = json.loads(text, parse_constant=_refuse)
+        schema = _read(text)
+    except _BeyondNumber as error:
+        raise InvalidSchema(f"the schema {error}: leave it out") from None
     except ValueError as error:
         raise InvalidSchema(f"the schema is no JSON ({error}): write JSON Schema") from None
     if not isinstance(schema, dict):
         raise InvalidSchema('the schema is no JSON object: write JSON Schema, such as {"type": "object"}')
+    check_expansion(schema, MAX_DATA_DEPTH)
     return Schema(text, _checking(schema))
 
 
@@ -114,11 +129,21 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _read(data: str) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError:  # an integer of thousands of digits
-        return json.loads(data, parse_int=float)
+def _read(text: str) -> Any:
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
+
+
+def _finite(number: str) -> float:
+    """Read a number, unless it would be infinite: the library would take that for null."""
+    found = float(number)
+    if isinf(found):
+        raise _BeyondNumber
+    return found
+
+
+def _whole(number: str) -> int:
+    _finite(number)
+    return int(number)
 
 
 def _depth(text: str) -> int:

@@ -8,6 +8,7 @@ import pytest
 from psycopg import sql
 from psycopg.errors import InsufficientPrivilege
 
+import migrations
 from delivery.adapters.postgres.database import _grant_record, migrate
 from delivery.errors import InvalidInput
 from migrations import runner
@@ -190,3 +191,19 @@ def test_a_grant_to_no_role_or_to_everybody_is_refused(empty_dsn: str, nobody: s
     migrate(empty_dsn)
     with pytest.raises(InvalidInput):
         migrate(empty_dsn, grant_record=nobody)
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+def test_whoever_might_record_before_there_were_schemas_may_check_too(
+    owner: Owner, role: str, monkeypatch: pytest.MonkeyPatch, everybody: bool
+):
+    every = migrations.known()
+    monkeypatch.setattr(runner, "known", lambda: [each for each in every if each.number < 9])
+    migrations.apply(owner)
+    to = sql.SQL("PUBLIC") if everybody else sql.Identifier(role)
+    record = "tidings.record(text, text, text, json, text, timestamptz, text)"
+    owner.execute(sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(sql.SQL(record), to))
+    monkeypatch.setattr(runner, "known", lambda: every)
+    migrations.apply(owner)
+    checked = "SELECT has_function_privilege(%s, 'tidings.record_checked'::regproc, 'EXECUTE')"
+    assert owner.execute(checked, [role]).fetchone() == (True,)
