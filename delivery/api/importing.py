@@ -93,8 +93,14 @@ class Importing:
         for wanted in setup.event_types:
             with at(wanted.place):
                 await self._declare(wanted, standing)
+        places: dict[str, str] = {}
         for policy in setup.policies:
             with at(policy.place):
+                if policy.name in places:
+                    raise InvalidInput(
+                        f"the policy {policy.name!r} is that of {places[policy.name]}, too: write it once"
+                    )
+                places[policy.name] = policy.place
                 await self._place_policy(policy)
         for owner in setup.owners:
             await self._import_owner(owner)
@@ -109,7 +115,7 @@ class Importing:
             schema=old.schema if wanted.schema is None else wanted.schema or None,
             checks=old.checks if wanted.checks is None else wanted.checks,
         )
-        if after.schema is None:
+        if after.schema is None and wanted.checks is None:
             after = replace(after, checks=Checks.OFF)
         if before != after:
             await self._subscriptions.declare_type(after, by=self._by, change=True)

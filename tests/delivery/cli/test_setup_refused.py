@@ -75,6 +75,18 @@ AT = "line 5: owners.default.endpoints[0]"
             "tidings: 1\nevent_types:\n- {type: a.b, exposure: all}\n",
             "line 3: event_types[0].exposure: input should be",
         ),
+        (
+            "tidings: 1\nevent_types:\n- {type: a.b, checks: reject}\n",
+            "line 3: event_types[0]: 'a.b' has no schema to check by: give one, or leave checks off",
+        ),
+        (
+            "tidings: 1\nevent_types:\n- {type: a.b, checks: warn, schema: ''}\n",
+            "line 3: event_types[0]: 'a.b' has no schema to check by: give one, or leave checks off",
+        ),
+        (
+            "tidings: 1\npolicies:\n- {name: a, attempts: 3}\n- {name: a, attempts: 4}\n",
+            "line 4: policies[1]: the policy 'a' is that of line 3: policies[0], too: write it once",
+        ),
         ("a: " + "[" * 5000, "the file is nested too deeply"),
     ],
 )
