@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -42,9 +42,12 @@ class OutboxBatch(Protocol):
         """Remove rows whose every target has its job."""
 
     async def not_before(
-        self, endpoint_ids: Collection[UUID], cooldown: timedelta, spared: Collection[str]
+        self, endpoint_ids: Iterable[UUID], cooldown: timedelta, spared: Collection[str]
     ) -> Mapping[UUID, datetime]:
-        """Say of those that only fail when new deliveries to them start; of those with a `spared` policy nothing."""
+        """Say of those that only fail when new deliveries to them start; of those with a `spared` policy nothing.
+
+        While nobody fails, nobody is asked for.
+        """
 
     async def keep_place(self, event_id: UUID, after_target: str) -> None:
         """Leave a row in the outbox, served up to and including this target."""

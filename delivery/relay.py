@@ -186,7 +186,7 @@ class Relay:
         rows = await self._admitted(batch) if self._checked else batch.rows
         sieve = await self._sieve(batch, rows)
         plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, sieve=sieve)
-        targets = {UUID(job.args["endpoint_id"]) for job in plan.jobs if job.kind == DELIVER}
+        targets = (UUID(job.args["endpoint_id"]) for job in plan.jobs if job.kind == DELIVER)
         if held := await batch.not_before(targets, self._settings.cooldown, _SPARED):
             again = sieve and sieve.afresh()
             plan = jobs_for(rows, self._routes, chunk=self._settings.chunk, not_before=held, sieve=again)

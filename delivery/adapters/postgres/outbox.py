@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -133,11 +133,11 @@ class _Batch:
         self._floor, self._some_fail = floor, some_fail
 
     async def not_before(
-        self, endpoint_ids: Collection[UUID], cooldown: timedelta, spared: Collection[str]
+        self, endpoint_ids: Iterable[UUID], cooldown: timedelta, spared: Collection[str]
     ) -> Mapping[UUID, datetime]:
-        if not self._some_fail or not endpoint_ids or not cooldown:
+        if not self._some_fail or not cooldown or not (ids := list(set(endpoint_ids))):
             return {}
-        asked = {"ids": list(endpoint_ids), "cooldown": cooldown, "spared": list(spared), "failures": COOLS_AFTER}
+        asked = {"ids": ids, "cooldown": cooldown, "spared": list(spared), "failures": COOLS_AFTER}
         cursor = await self.tx.execute(statement("find_cooling"), asked)
         return {row["endpoint_id"]: row["not_before"] for row in await cursor.fetchall()}
 
