@@ -90,17 +90,15 @@ class Importing:
         await self._store.lock_setup()
         await self._store.lock_policies()  # before any endpoint
         standing = {each.type: each for each in await self._store.types()}
+        types: dict[str, str] = {}
         for wanted in setup.event_types:
             with at(wanted.place):
+                _once("type", wanted.type, wanted.place, types)
                 await self._declare(wanted, standing)
-        places: dict[str, str] = {}
+        policies: dict[str, str] = {}
         for policy in setup.policies:
             with at(policy.place):
-                if policy.name in places:
-                    raise InvalidInput(
-                        f"the policy {policy.name!r} is that of {places[policy.name]}, too: write it once"
-                    )
-                places[policy.name] = policy.place
+                _once("policy", policy.name, policy.place, policies)
                 await self._place_policy(policy)
         for owner in setup.owners:
             await self._import_owner(owner)
@@ -327,3 +325,10 @@ def at(place: str) -> Iterator[None]:
         yield
     except (InvalidInput, SubscriptionError) as error:
         raise InvalidInput(f"{place}: {error}") from error
+
+
+def _once(what: str, name: str, place: str, places: dict[str, str]) -> None:
+    """Keep where a name stands, and refuse one that stands elsewhere, too."""
+    if name in places:
+        raise InvalidInput(f"the {what} {name!r} is that of {places[name]}, too: write it once")
+    places[name] = place

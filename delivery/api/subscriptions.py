@@ -37,14 +37,17 @@ class EventTypes:
 
         `schema` is the text of a JSON Schema for its data; None leaves what there is, and an empty one takes it
         away. `checks` None leaves what there is, too; a schema that is new is one to reject by.
+
+        Raises:
+            InvalidSchema: the schema is none, or there is none to check by.
         """
         async with self._unit() as store:
             standing = next((each for each in await store.types() if each.type == type), EventType(type=type))
             schema = standing.schema if schema is None else schema or None
-            if checks is None:
-                checks = Checks.REJECT if standing.schema is None else standing.checks
-            if schema is None:
+            if checks is None and schema is None:
                 checks = Checks.OFF
+            elif checks is None:
+                checks = Checks.REJECT if standing.schema is None else standing.checks
             wanted = EventType(type=type, exposure=exposure, description=description, schema=schema, checks=checks)
             return await subscription_registry(store).declare_type(wanted, by=by, change=change)
 

@@ -56,6 +56,9 @@ def test_what_is_no_schema_is_refused(declared: Cli, tmp_path: Path, text: str, 
 def test_options_that_make_no_sense_together_are_refused(declared: Cli, file: Path):
     assert declared.run(*TYPE, "--schema", file, "--no-schema").exit_code == 2
     assert declared.run(*TYPE, "--check", "nonsense").exit_code == 2
+    for given in (("--check", "reject"), ("--check", "warn", "--no-schema")):
+        assert "has no schema to check by: give one" in the_line(declared.run(*TYPE, *given, "--change"))
+    assert declared.json(*TYPE, "--check", "off")["checks"] == "off"
     (file.parent / "raw").write_bytes(b"\xff")
     assert "not UTF-8" in the_line(declared.run(*TYPE, "--schema", file.parent / "raw", "--change"))
 

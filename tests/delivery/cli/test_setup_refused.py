@@ -84,6 +84,10 @@ AT = "line 5: owners.default.endpoints[0]"
             "line 3: event_types[0]: 'a.b' has no schema to check by: give one, or leave checks off",
         ),
         (
+            "tidings: 1\nevent_types:\n- {type: a.b, exposure: webhook}\n- {type: a.b, exposure: internal}\n",
+            "line 4: event_types[1]: the type 'a.b' is that of line 3: event_types[0], too: write it once",
+        ),
+        (
             "tidings: 1\npolicies:\n- {name: a, attempts: 3}\n- {name: a, attempts: 4}\n",
             "line 4: policies[1]: the policy 'a' is that of line 3: policies[0], too: write it once",
         ),
